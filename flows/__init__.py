@@ -1,0 +1,1 @@
+"""Prefect flows, schedules and the command line over the functions of `pipeline`."""
