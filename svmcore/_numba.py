@@ -1,0 +1,18 @@
+"""The options every compiled function shares, in one place.
+
+`nogil`: two problems run on two threads, and a worker keeps answering its scheduler. `cache`: compiled once per
+machine. A compiled function and its callees stay in one file, because numba does not invalidate a cached caller
+when a callee in another file changes.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+__all__ = ["njit"]
+
+
+def njit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `function` without the interpreter lock, cached on disk; `a / 0` gives inf, as NumPy does."""
+    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)

@@ -1,0 +1,147 @@
+"""The two bases of all kernels: any k(x, z), and those that are functions of the inner product.
+
+A kernel of the inner product turns a block of products into kernel values in one elementwise pass, so that a whole
+sweep over gamma, degree or C shares one matrix product. No kernel here knows labels, solvers or storage.
+"""
+
+import dataclasses
+import numbers
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from svmcore._plugins import Plugin
+from svmcore.errors import InputError
+from svmcore.points import Floats, Moments, Points, Rows, inner_products
+
+__all__ = ["InnerProductKernel", "Kernel", "check_gamma", "check_number"]
+
+TILE = 512  # rows and columns of a float64 temporary: 2 MB, which stays in the second-level cache
+
+
+class Kernel(Plugin, ABC):
+    """k(x, z), a frozen dataclass; override `__call__`, and `diagonal` where a formula is at hand.
+
+    `psd` says whether every Gram matrix is positive semi-definite (tanh's is not); `example` holds the parameters with
+    which the contract tests build the kernel.
+    """
+
+    psd: ClassVar[bool] = True
+    example: ClassVar[dict[str, Any]] = {}
+
+    @abstractmethod
+    def __call__(self, X: Rows, Z: Rows) -> Floats:
+        """Kernel values (n, m) of rows `X` (n, p) against rows `Z` (m, p), in float64."""
+
+    def diagonal(self, X: Rows) -> Floats:
+        """k(x_i, x_i), shape (n,)."""
+        return np.array([self(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0])])
+
+    def prepare(self, X: Rows, centre: Floats | None = None, dtype: DTypeLike = np.float32) -> Points:
+        """Rows in the form that `block` takes."""
+        return Points.prepare(X, centre, dtype)
+
+    def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
+        """Kernel values (len(P), len(Q)), written to `out` (float32 or float64) if given."""
+        out = np.empty((len(P), len(Q)), P.dtype) if out is None else out
+        Z = Q.origin_values
+        for start in range(0, len(P), TILE):
+            part = P.rows(start, min(start + TILE, len(P)))
+            out[start : start + len(part)] = self(part.origin_values, Z)
+        return out
+
+    def diagonal_of(self, P: Points) -> Floats:
+        """k(x_i, x_i) (n,) float64 of prepared rows."""
+        return self.diagonal(P.origin_values)
+
+    def resolved(self, n_features: int, variance: float) -> Self:
+        """Return the same kernel with `gamma` a number: scale = 1 / (p var(X)), auto = 1 / p, as scikit-learn."""
+        changes: dict[str, Any] = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, Kernel):
+                changes[field.name] = value.resolved(n_features, variance)
+            elif field.name == "gamma" and isinstance(value, str):
+                spread = variance if value == "scale" and variance > 0 else 1.0
+                changes["gamma"] = 1.0 / (n_features * spread)
+        return dataclasses.replace(self, **changes) if changes else self  # type: ignore[type-var]
+
+
+class InnerProductKernel(Kernel):
+    """k(x, z) as a function of x'z, x'x and z'z: override `from_inner_products` and `from_moments`."""
+
+    @abstractmethod
+    def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
+        """Turn centred inner products `G` (n, m) into kernel values, in place, or into `out` of another type.
+
+        `x` and `z` hold the norms and offsets of the two sides, (n,) and (m,), see `svmcore.points`.
+        """
+
+    @abstractmethod
+    def from_moments(self, x: Moments) -> Floats:
+        """k(x_i, x_i) (n,) float64 from the norms alone."""
+
+    def too_coarse(self, norm2: float) -> bool:
+        """Whether float32 products of rows with squared norm up to `norm2` lose digits of this kernel."""
+        return False
+
+    def __call__(self, X: Rows, Z: Rows) -> Floats:
+        """Kernel values (n, m) in float64 of rows `X` (n, p) against rows `Z` (m, p)."""
+        Q = self.prepare(Z, None, np.float64)
+        return self.block(self.prepare(X, Q.centre, np.float64), Q, np.empty((X.shape[0], Z.shape[0])))
+
+    def diagonal(self, X: Rows) -> Floats:
+        """k(x_i, x_i), shape (n,), float64."""
+        return self.diagonal_of(self.prepare(X, None, np.float64))
+
+    def diagonal_of(self, P: Points) -> Floats:
+        """k(x_i, x_i) (n,) float64 from the norms that the rows carry."""
+        return self.from_moments(P.moments)
+
+    def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
+        """Kernel values (len(P), len(Q)): one matrix product and one elementwise pass, in place."""
+        out = np.empty((len(P), len(Q)), P.dtype) if out is None else out
+        if P.is_sparse or out.dtype != P.dtype or self._wants_float64(P, Q):
+            return self._block_in_float64(P, Q, out)
+        inner_products(P, Q, out)
+        return self.from_inner_products(out, P.moments, Q.moments)
+
+    def _wants_float64(self, P: Points, Q: Points) -> bool:
+        largest = [float(side.moments.norm2.max(initial=0.0)) for side in (P, Q)]
+        return P.dtype == np.float32 and self.too_coarse(max(largest))
+
+    def _block_in_float64(self, P: Points, Q: Points, out: Floats) -> Floats:
+        """As `block`, with float64 products in tiles that stay in cache."""
+        T = np.empty((min(TILE, len(P)), min(TILE, len(Q))))
+        rows = [_widened(P.rows(i, min(i + TILE, len(P)))) for i in range(0, len(P), TILE)]
+        for j in range(0, len(Q), TILE):
+            right = _widened(Q.rows(j, min(j + TILE, len(Q))))
+            for i, left in zip(range(0, len(P), TILE), rows, strict=True):
+                G = inner_products(left, right, T[: len(left), : len(right)])
+                target = out[i : i + len(left), j : j + len(right)]
+                self.from_inner_products(G, left.moments, right.moments, target)
+        return out
+
+
+def _widened(P: Points) -> Points:
+    """The same rows in float64; CSR already accumulates in it."""
+    return P if P.is_sparse else dataclasses.replace(P, values=P.values.astype(np.float64, copy=False))
+
+
+def check_number(kernel: str, name: str, value: Any, positive: bool = False) -> None:
+    """Raise InputError unless `value` is a finite real number (and > 0 if `positive`)."""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    if not real or (positive and float(value) <= 0):
+        accepted = "a number > 0" if positive else "a finite number"
+        raise InputError(f"kernel {kernel!r}: {name} must be {accepted}; given {value!r}")
+
+
+def check_gamma(kernel: str, value: Any) -> None:
+    """Raise InputError unless `gamma` is scale, auto or a number > 0."""
+    if isinstance(value, str):
+        if value not in ("scale", "auto"):
+            raise InputError(f"kernel {kernel!r}: gamma must be scale, auto or a number > 0; given {value!r}")
+        return
+    check_number(kernel, "gamma", value, positive=True)

@@ -1,0 +1,30 @@
+"""The linear kernel."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from svmcore.kernels._passes import float64_pass
+from svmcore.kernels.base import InnerProductKernel
+from svmcore.points import Floats, Moments
+
+__all__ = ["Linear"]
+
+
+@dataclass(frozen=True)
+class Linear(InnerProductKernel):
+    """k(x, z) = x'z.
+
+    >>> import numpy as np
+    >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [0.0, 1.0]]))
+    array([[11.,  2.]])
+    """
+
+    name: ClassVar[str] = "linear"
+
+    def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
+        """x'z = u_x'u_z + o_x + o_z, added in float64."""
+        return float64_pass(G, x, z, out, lambda products: None)
+
+    def from_moments(self, x: Moments) -> Floats:
+        """x'x (n,)."""
+        return x.square

@@ -1,0 +1,66 @@
+"""A kernel whose values the user brings: the rows of the data are rows of K."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy import sparse
+
+from svmcore.errors import InvalidProblem
+from svmcore.kernels.base import Kernel
+from svmcore.points import Floats, Moments, Points, Rows
+
+__all__ = ["Precomputed"]
+
+
+@dataclass(frozen=True)
+class Precomputed(Kernel):
+    """k(x, x_j) = x_j-th entry of the row x: the data are K(x, training rows).
+
+    A training row j stands on the right-hand side as the unit vector e_j (CSR), since k(x, x_j) = x'e_j: that is what
+    a model keeps as its support vectors.
+
+    >>> K = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> Precomputed()(K, Precomputed.units([1], 2))
+    array([[1.],
+           [3.]])
+    """
+
+    name: ClassVar[str] = "precomputed"
+    psd: ClassVar[bool] = True
+
+    @staticmethod
+    def units(idx: object, n: int) -> Rows:
+        """CSR unit vectors e_j (len(idx), n) for the training rows `idx`."""
+        columns = np.asarray(idx, dtype=np.int64)
+        data = np.ones(len(columns))
+        return sparse.csr_matrix((data, columns, np.arange(len(columns) + 1)), shape=(len(columns), n))
+
+    def __call__(self, X: Rows, Z: Rows) -> Floats:
+        """Entries of the rows `X` (n, N) at the training rows that the units `Z` (m, N) name."""
+        if X.shape[1] != Z.shape[1]:
+            raise InvalidProblem(
+                f"a precomputed kernel needs rows of {Z.shape[1]} values, one per training row; given {X.shape[1]}"
+            )
+        dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
+        return dense[:, Z.indices].astype(np.float64)
+
+    def prepare(self, X: Rows, centre: Floats | None = None, dtype: DTypeLike = np.float32) -> Points:
+        """Rows as they are: entries of K have no centre."""
+        zeros = np.zeros(X.shape[0])
+        return Points(X, Moments(zeros, zeros), np.zeros(X.shape[1]))
+
+    def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
+        """Entries of the rows P at the training rows that the units Q name."""
+        values = self(P.values, Q.values)
+        if out is None:
+            return values
+        out[...] = values
+        return out
+
+    def diagonal(self, X: Rows) -> Floats:
+        """K_ii (n,) of a square matrix of rows."""
+        if X.shape[0] != X.shape[1]:
+            raise InvalidProblem(f"a precomputed kernel is trained on a square matrix; given {X.shape}")
+        return np.asarray(X.diagonal(), dtype=np.float64)

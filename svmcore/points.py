@@ -1,0 +1,175 @@
+r"""Rows of data prepared for kernels: centred, cast, with squared norms kept in float64.
+
+With x = c + u for a common centre c, every kernel of the inner product needs only the small numbers u:
+
+.. math::  ||x - z||^2 = ||u_x||^2 + ||u_z||^2 - 2 u_x'u_z, \qquad x'z = u_x'u_z + o_x + o_z, \quad o_x = u_x'c + c'c/2
+
+The norms and offsets are float64, so a shift of the columns by 1e4 times their spread loses nothing. CSR rows cannot
+be centred without becoming dense; their inner products accumulate in float64 instead. This file evaluates no kernel.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from svmcore._numba import njit
+from svmcore.errors import InvalidProblem
+
+__all__ = ["Floats", "Moments", "Points", "Rows", "inner_products"]
+
+Floats: TypeAlias = NDArray[Any]
+Rows: TypeAlias = Any  # an (n, p) array or a scipy CSR matrix: scipy ships no types
+
+PANEL = 64  # CSR rows scattered to one dense panel: 64 lanes of float64 fill eight wide registers
+
+
+class Moments(NamedTuple):
+    """What a kernel of the inner product needs beside the products: (n,) float64 vectors of one side of a block."""
+
+    norm2: Floats  # ||u||^2, squared norms about the centre
+    offset: Floats  # o = u'c + c'c / 2, so that x'z = u_x'u_z + o_x + o_z
+
+    @property
+    def square(self) -> Floats:
+        """x'x (n,), the squared norms about the origin."""
+        return self.norm2 + 2.0 * self.offset
+
+
+@dataclasses.dataclass(frozen=True)
+class Points:
+    """n rows of p features, ready for `Kernel.block`.
+
+    Attributes
+    ----------
+    values
+        (n, p) C-contiguous centred rows, or CSR as it came.
+    moments
+        Squared norms and offsets (n,), float64.
+    centre
+        (p,) float64. Two `Points` fit together only with the same centre.
+    """
+
+    values: Rows
+    moments: Moments
+    centre: Floats
+
+    @classmethod
+    def prepare(cls, X: Rows, centre: Floats | None = None, dtype: DTypeLike = np.float32) -> "Points":
+        """Centre `X` (n, p) in float64, take norms, then cast to `dtype`; CSR keeps its zeros and is not centred.
+
+        >>> P = Points.prepare(np.array([[1e4, 0.0], [1e4 + 1, 2.0]]))
+        >>> P.values
+        array([[-0.5, -1. ],
+               [ 0.5,  1. ]], dtype=float32)
+        >>> P.moments.norm2
+        array([1.25, 1.25])
+        """
+        if sparse.issparse(X):
+            return cls._prepare_sparse(X, dtype)
+        X = np.asarray(X)
+        if X.ndim != 2:
+            raise InvalidProblem(f"rows must be an (n, p) array; given shape {X.shape}")
+        if centre is None:
+            centre = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
+        values = np.empty(X.shape, dtype)
+        moments = Moments(np.empty(len(X)), np.empty(len(X)))
+        step = max(1, (1 << 22) // max(1, X.shape[1] * 8))
+        for start in range(0, len(X), step):  # 4 MB of float64 at a time: the cast copy is the only large one
+            part = slice(start, start + step)
+            centred = X[part] - centre
+            np.einsum("ij,ij->i", centred, centred, out=moments.norm2[part])
+            moments.offset[part] = centred @ centre + 0.5 * (centre @ centre)
+            values[part] = centred
+        return cls(values, moments, centre)
+
+    @classmethod
+    def _prepare_sparse(cls, X: Rows, dtype: DTypeLike) -> "Points":
+        values = sparse.csr_matrix(X)
+        norm2 = np.asarray(values.astype(np.float64).power(2).sum(axis=1)).ravel()
+        kept = np.result_type(values.dtype, dtype) if values.dtype.kind == "f" else np.dtype(np.float64)
+        values = values.astype(kept, copy=False)
+        return cls(values, Moments(norm2, np.zeros(values.shape[0])), np.zeros(values.shape[1]))
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns p."""
+        return int(self.values.shape[1])
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are CSR."""
+        return sparse.issparse(self.values)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the values; CSR accumulates in float64 whatever this is."""
+        return self.values.dtype
+
+    def take(self, idx: Any) -> "Points":
+        """Rows `idx` (an index array or a slice), with their norms; a slice of dense rows copies nothing."""
+        return Points(self.values[idx], Moments(self.moments.norm2[idx], self.moments.offset[idx]), self.centre)
+
+    def rows(self, start: int, stop: int) -> "Points":
+        """Rows start ... stop - 1."""
+        return self.take(slice(start, stop))
+
+    @property
+    def origin_values(self) -> Rows:
+        """(n, p) rows about the origin again, float64: what a linear classifier's weights refer to."""
+        return self.values.toarray().astype(np.float64) if self.is_sparse else self.values + self.centre
+
+
+def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
+    """u_P'u_Q (n, m) about the centre: one GEMM for dense rows, float64 panels for CSR.
+
+    Raises
+    ------
+    InvalidProblem
+        If the two sides differ in width, form or centre.
+    """
+    if P.n_features != Q.n_features or P.is_sparse != Q.is_sparse:
+        raise InvalidProblem(
+            f"both sides of a kernel block need the same features; given {P.n_features} "
+            f"({'CSR' if P.is_sparse else 'dense'}) and {Q.n_features} ({'CSR' if Q.is_sparse else 'dense'})"
+        )
+    if P.is_sparse:
+        out = np.empty((len(P), len(Q))) if out is None else out
+        a, b = P.values, Q.values
+        _csr_products(a.data, a.indices, a.indptr, b.data, b.indices, b.indptr, a.shape[1], out)
+        return out
+    if out is None:
+        return P.values @ Q.values.T
+    return np.matmul(P.values, Q.values.T, out=out)
+
+
+@njit
+def _csr_products(  # type: ignore[no-untyped-def]
+    a_data, a_indices, a_indptr, b_data, b_indices, b_indptr, p, out
+):
+    """out[i, j] = a_i'b_j: 64 rows of b scattered into a dense (p, 64) panel, swept by the rows of a."""
+    panel = np.zeros((p, PANEL))
+    total = np.empty(PANEL)
+    n, m = out.shape
+    for start in range(0, m, PANEL):
+        stop = min(start + PANEL, m)
+        for j in range(start, stop):
+            for k in range(b_indptr[j], b_indptr[j + 1]):
+                panel[b_indices[k], j - start] += b_data[k]
+        for i in range(n):
+            total[:] = 0.0
+            for k in range(a_indptr[i], a_indptr[i + 1]):
+                value = np.float64(a_data[k])
+                lanes = panel[a_indices[k]]
+                for lane in range(PANEL):
+                    total[lane] += value * lanes[lane]
+            for lane in range(stop - start):
+                out[i, start + lane] = total[lane]
+        for j in range(start, stop):
+            for k in range(b_indptr[j], b_indptr[j + 1]):
+                panel[b_indices[k], j - start] = 0.0
