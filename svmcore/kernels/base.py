@@ -7,6 +7,7 @@ sweep over gamma, degree or C shares one matrix product. No kernel here knows la
 import dataclasses
 import numbers
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from svmcore._plugins import Plugin
 from svmcore.errors import InputError
 from svmcore.points import Floats, Moments, Points, Rows, inner_products
 
-__all__ = ["InnerProductKernel", "Kernel", "check_gamma", "check_number"]
+__all__ = ["InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number"]
 
 TILE = 512  # rows and columns of a float64 temporary: 2 MB, which stays in the second-level cache
 
@@ -103,26 +104,51 @@ class InnerProductKernel(Kernel):
     def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
         """Kernel values (len(P), len(Q)): one matrix product and one elementwise pass, in place."""
         out = np.empty((len(P), len(Q)), P.dtype) if out is None else out
-        if P.is_sparse or out.dtype != P.dtype or self._wants_float64(P, Q):
-            return self._block_in_float64(P, Q, out)
+        if self.needs_float64(P, Q, out.dtype):
+            _float64_blocks([(self, out)], P, Q)
+            return out
         inner_products(P, Q, out)
         return self.from_inner_products(out, P.moments, Q.moments)
 
-    def _wants_float64(self, P: Points, Q: Points) -> bool:
-        largest = [float(side.moments.norm2.max(initial=0.0)) for side in (P, Q)]
-        return P.dtype == np.float32 and self.too_coarse(max(largest))
+    def needs_float64(self, P: Points, Q: Points, dtype: DTypeLike) -> bool:
+        """Whether the products of this block must be float64: sparse rows, mixed types, or a coarse result."""
+        largest = max(float(side.moments.norm2.max(initial=0.0)) for side in (P, Q))
+        coarse = P.dtype == np.float32 and self.too_coarse(largest)
+        return bool(P.is_sparse or P.dtype != dtype or coarse)
 
-    def _block_in_float64(self, P: Points, Q: Points, out: Floats) -> Floats:
-        """As `block`, with float64 products in tiles that stay in cache."""
-        T = np.empty((min(TILE, len(P)), min(TILE, len(Q))))
-        rows = [_widened(P.rows(i, min(i + TILE, len(P)))) for i in range(0, len(P), TILE)]
-        for j in range(0, len(Q), TILE):
-            right = _widened(Q.rows(j, min(j + TILE, len(Q))))
-            for i, left in zip(range(0, len(P), TILE), rows, strict=True):
-                G = inner_products(left, right, T[: len(left), : len(right)])
+
+def blocks(
+    kernels: Sequence[Kernel], P: Points, Q: Points, outs: Sequence[Floats], scratch: Floats | None = None
+) -> None:
+    """Write the values (len(P), len(Q)) of `kernels[k]` into `outs[k]`: one set of inner products for all.
+
+    They are those of `Kernel.block` to the last bit. `scratch` (n, m) of the rows' type is for the products.
+    """
+    direct, wide = [], []
+    for kernel, out in zip(kernels, outs, strict=True):
+        if not isinstance(kernel, InnerProductKernel):
+            kernel.block(P, Q, out)
+        else:
+            (wide if kernel.needs_float64(P, Q, out.dtype) else direct).append((kernel, out))
+    if direct:
+        G = inner_products(P, Q, np.empty((len(P), len(Q)), P.dtype) if scratch is None else scratch)
+        for kernel, out in direct:
+            kernel.from_inner_products(G, P.moments, Q.moments, out)
+    if wide:
+        _float64_blocks(wide, P, Q)
+
+
+def _float64_blocks(wide: Sequence[tuple[InnerProductKernel, Floats]], P: Points, Q: Points) -> None:
+    """As `blocks`, with float64 products in tiles that stay in cache."""
+    T = np.empty((min(TILE, len(P)), min(TILE, len(Q))))
+    rows = [_widened(P.rows(i, min(i + TILE, len(P)))) for i in range(0, len(P), TILE)]
+    for j in range(0, len(Q), TILE):
+        right = _widened(Q.rows(j, min(j + TILE, len(Q))))
+        for i, left in zip(range(0, len(P), TILE), rows, strict=True):
+            G = inner_products(left, right, T[: len(left), : len(right)])
+            for kernel, out in wide:
                 target = out[i : i + len(left), j : j + len(right)]
-                self.from_inner_products(G, left.moments, right.moments, target)
-        return out
+                kernel.from_inner_products(G, left.moments, right.moments, target)
 
 
 def _widened(P: Points) -> Points:
