@@ -30,7 +30,10 @@ class Plugin:
         elif "name" in cls.__dict__:
             # numbers of a dataclass(slots=True) or a reload define the same class twice: same module and name is no clash
             known = cls._registry.get(cls.name)
-            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            if known is not None and (known.__module__, known.__qualname__) != (
+                cls.__module__,
+                cls.__qualname__,
+            ):
                 raise TypeError(f"two {cls.family}s are named {cls.name!r}: {known} and {cls}")
             cls._registry[cls.name] = cls
 

@@ -46,7 +46,7 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("rfb", ["linear", "rbf"])
     " - did you mean 'rbf'?"
-    >>> did_you_mean("spline", ["linear", "rbf"])
+    >>> did_you_mean("wavelet", ["linear", "rbf"])
     ''
     """
     close = get_close_matches(str(given), list(known), n=1, cutoff=0.6)

@@ -34,7 +34,7 @@ class Moments(NamedTuple):
 
     @property
     def square(self) -> Floats:
-        """x'x (n,), the squared norms about the origin."""
+        """X'x (n,), the squared norms about the origin."""
         return self.norm2 + 2.0 * self.offset
 
 

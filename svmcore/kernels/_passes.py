@@ -10,9 +10,7 @@ from svmcore.points import Floats, Moments
 __all__ = ["exp_pass", "float64_pass"]
 
 
-def float64_pass(
-    G: Floats, x: Moments, z: Moments, out: Floats | None, function: Callable[[Floats], object]
-) -> Floats:
+def float64_pass(G: Floats, x: Moments, z: Moments, out: Floats | None, function: Callable[[Floats], object]) -> Floats:
     """Apply `function` (in place, float64) to x'z = G + o_x + o_z, a few rows at a time, into `out` or G."""
     out = G if out is None else out
     step = max(1, (1 << 17) // max(1, G.shape[1]))
@@ -55,9 +53,7 @@ def _exp_float32(G, a, b, scale, out):  # type: ignore[no-untyped-def]
     factor = G.dtype.type(scale)
     row = np.empty(m, G.dtype)
     for i in range(n):
-        row[:] = G[
-            i
-        ]  # in place, G and out overlap, and the loop below would run as scalars: ten times slower
+        row[:] = G[i]  # in place, G and out overlap, and the loop below would run as scalars: ten times slower
         target = out[i]
         left = G.dtype.type(a[i])
         for j in range(m):

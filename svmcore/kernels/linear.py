@@ -22,9 +22,9 @@ class Linear(InnerProductKernel):
     name: ClassVar[str] = "linear"
 
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
-        """x'z = u_x'u_z + o_x + o_z, added in float64."""
+        """X'z = u_x'u_z + o_x + o_z, added in float64."""
         return float64_pass(G, x, z, out, lambda products: None)
 
     def from_moments(self, x: Moments) -> Floats:
-        """x'x (n,)."""
+        """X'x (n,)."""
         return x.square

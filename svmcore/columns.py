@@ -1,0 +1,255 @@
+"""Columns of one symmetric kernel matrix K (n, n), without labels: in memory, computed on demand, or cached.
+
+A solver asks for `lookup(idx)`, rows of some matrix that hold the columns, and copies nothing; `columns(idx)` is the
+plain form of the same. Serve K, never LIBSVM's y_i y_j K_ij: that is what lets every class, fold and C share one source.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from svmcore._numba import njit
+from svmcore._threads import split_range
+from svmcore.errors import InvalidProblem, MemoryLimit
+from svmcore.kernels.base import Kernel
+from svmcore.points import Floats, Points
+
+__all__ = ["CachedColumns", "ComputedColumns", "KernelColumns", "Lookup", "ResidentGram", "lookup", "matvec"]
+
+CHUNK = 256  # columns fetched together where nobody else says how many
+
+
+@runtime_checkable
+class KernelColumns(Protocol):
+    """Columns of one symmetric K (n, n); label-free."""
+
+    @property
+    def n(self) -> int:
+        """Number of rows and columns."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32, or float64 where the solver's tol asks for it."""
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,), float64."""
+
+    def columns(self, idx: Floats) -> Floats:
+        """(len(idx), n), C-contiguous; row r is column idx[r]."""
+
+
+class Lookup(NamedTuple):
+    """Columns where they are: column idx[r] is row `rows[r]` of `matrix`, valid until the next lookup."""
+
+    matrix: Floats
+    rows: Floats
+
+
+class ResidentGram:
+    """The whole K, in memory or mapped from a file.
+
+    >>> ResidentGram(np.eye(3, dtype=np.float32)).columns(np.array([1]))
+    array([[0., 1., 0.]], dtype=float32)
+    """
+
+    def __init__(self, K: Floats) -> None:
+        if K.ndim != 2 or K.shape[0] != K.shape[1]:
+            raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
+        K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
+        self.matrix = np.require(K, dtype=K.dtype if K.dtype == np.float32 else np.float64, requirements=["C", "A"])
+        self.n = len(K)
+        self.dtype = self.matrix.dtype
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,)."""
+        return self.matrix.diagonal().astype(np.float64)
+
+    def columns(self, idx: Floats) -> Floats:
+        """Copies of the rows `idx`, which are the columns: K is symmetric."""
+        return self.matrix[idx]
+
+    def lookup(self, idx: Floats) -> Lookup:
+        """The matrix itself."""
+        return Lookup(self.matrix, np.asarray(idx, dtype=np.int64))
+
+    def take(self, rows: Floats) -> "ResidentGram":
+        """K of the rows `rows` alone."""
+        return ResidentGram(self.matrix[np.ix_(rows, rows)])
+
+
+class ComputedColumns:
+    """Columns computed from the rows when asked for, never kept.
+
+    Parameters
+    ----------
+    kernel, points
+        A kernel with numeric parameters and the rows in the form of `kernel.prepare`.
+    dtype
+        Of the columns: float32 or float64.
+    """
+
+    def __init__(self, kernel: Kernel, points: Points, dtype: DTypeLike = np.float32) -> None:
+        self.kernel, self.points = kernel, points
+        self.n, self.dtype = len(points), np.dtype(dtype)
+        self.n_computed = 0  # columns, for the metrics
+
+    def diagonal(self) -> Floats:
+        """k(x_i, x_i) (n,)."""
+        return self.kernel.diagonal_of(self.points)
+
+    def columns(self, idx: Floats) -> Floats:
+        """Columns `idx`, one matrix product."""
+        return self.fill(idx, np.empty((len(idx), self.n), self.dtype))
+
+    def fill(self, idx: Floats, out: Floats) -> Floats:
+        """Write columns `idx` to `out` (len(idx), n), by row ranges on as many threads as BLAS has."""
+        left = self.points.take(np.asarray(idx))
+
+        def part(start: int, stop: int) -> None:
+            for lo in range(start, stop, 4 * CHUNK):
+                hi = min(lo + 4 * CHUNK, stop)
+                self.kernel.block(left, self.points.rows(lo, hi), out[:, lo:hi])
+
+        split_range(self.n, part, least=4 * CHUNK)
+        self.n_computed += len(idx)
+        return out
+
+    def take(self, rows: Floats) -> "ComputedColumns":
+        """The same kernel on the rows `rows` alone."""
+        return ComputedColumns(self.kernel, self.points.take(rows), self.dtype)
+
+
+class CachedColumns:
+    """The most recently used columns of another source, in an arena of at most `limit_bytes`.
+
+    A lookup never evicts a column that it returns. Not for several threads at once.
+
+    Raises
+    ------
+    MemoryLimit
+        If not even two columns fit.
+    """
+
+    def __init__(self, source: Any, limit_bytes: int) -> None:
+        self.source, self.n, self.dtype = source, source.n, source.dtype
+        column_bytes = self.n * self.dtype.itemsize
+        self.capacity = min(self.n, int(limit_bytes) // max(1, column_bytes))
+        if self.capacity < min(2, self.n):
+            raise MemoryLimit(
+                f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
+                f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
+            )
+        self.arena = np.empty((self.capacity, self.n), self.dtype)  # pages are touched only as columns arrive
+        self.slot_of = np.full(self.n, -1, dtype=np.int64)
+        self.column_in = np.full(self.capacity, -1, dtype=np.int64)
+        self.used = np.zeros(self.capacity, dtype=np.int64)
+        self.clock = 0
+        self.n_held = 0
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,)."""
+        return self.source.diagonal()
+
+    def columns(self, idx: Floats) -> Floats:
+        """Copies of the columns `idx`, which may be more than the cache holds."""
+        parts = [np.asarray(idx)[i : i + self.capacity] for i in range(0, len(idx), self.capacity)]
+        found = [self.lookup(part) for part in parts]
+        return np.concatenate([matrix[rows] for matrix, rows in found]) if found else self.arena[:0].copy()
+
+    def held(self, idx: Floats) -> Floats:
+        """Whether each column of `idx` is in the cache, (len(idx),) bool."""
+        return self.slot_of[idx] >= 0
+
+    def lookup(self, idx: Floats) -> Lookup:
+        """Slots of the arena that hold the columns `idx`, at most `capacity` of them; missing ones are computed."""
+        idx = np.asarray(idx, dtype=np.int64)
+        if len(idx) > self.capacity:
+            raise MemoryLimit(f"{len(idx)} columns were asked for at once; the cache holds {self.capacity}")
+        self.clock += 1
+        self.used[self.slot_of[idx][self.held(idx)]] = self.clock
+        missing = np.unique(idx[~self.held(idx)])
+        for start in range(0, len(missing), CHUNK):
+            self._fetch(missing[start : start + CHUNK])
+        return Lookup(self.arena, self.slot_of[idx])
+
+    def _fetch(self, missing: Floats) -> None:
+        """Compute columns into free slots, or over the least recently used ones."""
+        slots = self._free_slots(len(missing))
+        evicted = self.column_in[slots]
+        self.slot_of[evicted[evicted >= 0]] = -1
+        for block, which in _runs(slots):  # neighbouring slots are filled in place
+            self._fill(missing[which], block)
+        self.slot_of[missing], self.column_in[slots], self.used[slots] = slots, missing, self.clock
+
+    def _fill(self, idx: Floats, slots: slice) -> None:
+        if hasattr(self.source, "fill"):
+            self.source.fill(idx, self.arena[slots])
+        else:
+            self.arena[slots] = self.source.columns(idx)
+
+    def _free_slots(self, count: int) -> Floats:
+        fresh = np.arange(self.n_held, min(self.n_held + count, self.capacity))
+        self.n_held += len(fresh)
+        if len(fresh) == count:
+            return fresh
+        age = np.where(self.used == self.clock, np.iinfo(np.int64).max, self.used)
+        age[fresh] = np.iinfo(np.int64).max
+        oldest = np.argpartition(age, count - len(fresh) - 1)[: count - len(fresh)]
+        return np.sort(np.concatenate([fresh, oldest]))
+
+    def take(self, rows: Floats) -> Any:
+        """The source on the rows `rows` alone; nothing of it is kept."""
+        return self.source.take(rows)
+
+
+def _runs(slots: Floats) -> list[tuple[slice, slice]]:
+    """Runs of consecutive numbers in sorted `slots`: (slice of the arena, slice of `slots`)."""
+    breaks = np.flatnonzero(np.diff(slots) != 1) + 1
+    edges = [0, *breaks.tolist(), len(slots)]
+    return [(slice(int(slots[a]), int(slots[b - 1]) + 1), slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def lookup(source: Any, idx: Floats) -> Lookup:
+    """Columns `idx` of any source without copying where the source can do so."""
+    if hasattr(source, "lookup"):
+        return source.lookup(idx)
+    return Lookup(source.columns(np.asarray(idx)), np.arange(len(idx)))
+
+
+def matvec(source: KernelColumns, coef: Floats) -> Floats:
+    """K @ coef (n,), accumulated in float64 over the columns where coef is not zero."""
+    out = np.zeros(source.n)
+    support = np.flatnonzero(coef)
+    step = min(CHUNK, getattr(source, "capacity", CHUNK))
+    for start in range(0, len(support), step):
+        idx = support[start : start + step]
+        matrix, rows = lookup(source, idx)
+        add_columns(matrix, rows, coef[idx], out)
+    return out
+
+
+def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> None:
+    """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads."""
+    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=8192)
+
+
+@njit
+def _add_columns(matrix, rows, weights, out, lo, hi):  # type: ignore[no-untyped-def]
+    """Four columns at a time over ranges that stay in the first-level cache."""
+    m = len(rows)
+    for start in range(lo, hi, 2048):
+        target = out[start : min(start + 2048, hi)]
+        k = len(target)
+        for r in range(0, m - m % 4, 4):
+            a = matrix[rows[r], start : start + k]
+            b = matrix[rows[r + 1], start : start + k]
+            c = matrix[rows[r + 2], start : start + k]
+            d = matrix[rows[r + 3], start : start + k]
+            wa, wb, wc, wd = weights[r], weights[r + 1], weights[r + 2], weights[r + 3]
+            for j in range(k):
+                target[j] += (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
+        for r in range(m - m % 4, m):
+            a = matrix[rows[r], start : start + k]
+            for j in range(k):
+                target[j] += weights[r] * a[j]

@@ -1,0 +1,70 @@
+"""What a solver tells the outside while it runs, and how the outside stops it."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from svmcore.solution import Status
+
+__all__ = ["Monitor", "Progress"]
+
+REPORT_SECONDS = 0.1
+
+
+class Progress(NamedTuple):
+    """Where a solver is: seconds since its start, steps taken, KKT gap."""
+
+    seconds: float
+    n_iter: int
+    kkt_gap: float
+
+
+@dataclasses.dataclass
+class Monitor:
+    """Time limit, stop flag and progress of one solve; a solver calls `stops` at least every 200 ms.
+
+    Parameters
+    ----------
+    time_limit
+        Seconds from construction (or the last `start`), None for no limit.
+    stop
+        Called to ask whether to stop (Ctrl-C, SIGTERM, a cancelled batch).
+    report
+        Called with a `Progress`, at most every 0.1 s.
+
+    >>> Monitor(stop=lambda: True).stops(10, 0.5)
+    <Status.STOPPED: 'stopped'>
+    """
+
+    time_limit: float | None = None
+    stop: Callable[[], bool] | None = None
+    report: Callable[[Progress], None] | None = None
+    history: list[Progress] = dataclasses.field(default_factory=list)
+    _started: float = dataclasses.field(default_factory=time.perf_counter)
+    _reported: float = -1.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._started
+
+    def stops(self, n_iter: int, kkt_gap: float) -> Status | None:
+        """Record progress; return the Status to end with, or None to go on."""
+        now = Progress(self.seconds, int(n_iter), float(kkt_gap))
+        if now.seconds - self._reported >= REPORT_SECONDS or not self.history:
+            self._reported = now.seconds
+            self.history.append(now)
+            if self.report is not None:
+                self.report(now)
+        if self.stop is not None and self.stop():
+            return Status.STOPPED
+        if self.time_limit is not None and now.seconds > self.time_limit:
+            return Status.TIME_LIMIT
+        return None
+
+    def finish(self, n_iter: int, kkt_gap: float) -> None:
+        """Record the last point, whatever the time since the one before."""
+        self.history.append(Progress(self.seconds, int(n_iter), float(kkt_gap)))
+        if self.report is not None:
+            self.report(self.history[-1])

@@ -1,0 +1,209 @@
+"""What every solver shares: its declaration, the checks, and the proof at the end.
+
+`solve` is a template. A solver's own `_solve` only claims to have converged; the claim is believed when the gradient,
+refreshed in float64 by `certificate.evaluate` over all rows, says so, and otherwise the solver goes on from there.
+"""
+
+import dataclasses
+import numbers
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from svmcore._plugins import Plugin
+from svmcore.certificate import Evaluation, evaluate
+from svmcore.errors import InputError, Unsupported
+from svmcore.losses import Hinge, Loss, SquaredHinge
+from svmcore.monitor import Monitor
+from svmcore.points import Floats
+from svmcore.problem import Bias, Problem
+from svmcore.solution import Solution, Status
+
+__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves"]
+
+SLACK = 1.05  # `certified` allows the refreshed gap this factor over tol
+POLISHES = 8  # how often a claim of convergence may be refuted before the solve counts as stalled
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver that promises tol ended without reaching it; the message names the status and the gap."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Solves:
+    """What a solver admits, as data.
+
+    Attributes
+    ----------
+    losses, biases
+        The losses (classes) and biases it can take.
+    linear_only
+        Whether it needs the rows themselves, that is, a linear kernel.
+    hard_margin
+        Whether C may be infinite.
+    certifies
+        Whether it promises kkt_gap <= tol.
+    warm_starts
+        Whether it can begin from a given alpha.
+    psd_only
+        Whether the kernel must be positive semi-definite.
+    """
+
+    losses: tuple[type[Loss], ...] = (Hinge, SquaredHinge)
+    biases: tuple[Bias, ...] = tuple(Bias)
+    linear_only: bool = False
+    hard_margin: bool = True
+    certifies: bool = True
+    warm_starts: bool = True
+    psd_only: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class Outcome:
+    """What a solver's own loop returns: the last alpha (n,) and why it ended."""
+
+    status: Status
+    n_iter: int
+    alpha: Floats
+
+
+@dataclasses.dataclass(frozen=True)
+class Solver(Plugin, ABC):
+    """A solver as data; subclasses implement `_solve`.
+
+    Parameters
+    ----------
+    tol
+        Bound of the KKT gap of the answer (Keerthi's 2 tau).
+    max_iter
+        Steps of the solver's own kind, -1 for no limit.
+    time_limit
+        Seconds, None for no limit.
+    """
+
+    solves: ClassVar[Solves] = Solves()
+
+    tol: float = 1e-3
+    max_iter: int = -1
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        self._check("tol", self.tol, 0.0)
+        if self.time_limit is not None:
+            self._check("time_limit", self.time_limit, 0.0)
+        whole = isinstance(self.max_iter, numbers.Integral) and not isinstance(self.max_iter, bool)
+        if not whole or self.max_iter < -1:
+            raise InputError(f"solver {self.name!r}: max_iter must be an integer >= 0, or -1; given {self.max_iter!r}")
+
+    def _check(self, name: str, value: Any, above: float) -> None:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        if not real or not float(value) > above or float(value) == np.inf:
+            raise InputError(f"solver {self.name!r}: {name} must be a number > {above:g}; given {value!r}")
+
+    @property
+    def column_dtype(self) -> type:
+        """float32 columns, or float64 when tol asks for more than float32 can tell."""
+        return np.float64 if self.tol < 1e-4 else np.float32
+
+    def admits(self, loss: Loss, bias: Bias, kernel: Any = None, hard_margin: bool = False) -> None:
+        """Raise Unsupported, naming the solvers that would work, unless this one solves such problems."""
+        why = self._objection(loss, bias, kernel, hard_margin)
+        if why:
+            named = [Solver.named(name) for name in Solver.names()]
+            others = [cls.name for cls in named if not cls._objection(loss, bias, kernel, hard_margin)]
+            remedy = f"solvers for this problem: {', '.join(others)}" if others else "no solver does"
+            raise Unsupported(f"solver {self.name!r} does not solve {why}; {remedy}")
+
+    @classmethod
+    def _objection(cls, loss: Loss, bias: Bias, kernel: Any, hard_margin: bool) -> str:
+        """What this solver cannot do about such a problem, or an empty string."""
+        if not isinstance(loss, cls.solves.losses):
+            return f"loss={loss.name}"
+        if bias not in cls.solves.biases:
+            return f"bias={bias}"
+        if hard_margin and not cls.solves.hard_margin:
+            return "an infinite C"
+        if kernel is not None and cls.solves.linear_only and kernel.name != "linear":
+            return f"kernel={kernel.name}"
+        if kernel is not None and cls.solves.psd_only and not kernel.psd:
+            return f"the indefinite kernel={kernel.name}"
+        return ""
+
+    def solve(self, problem: Problem, alpha: Floats | None = None, monitor: Monitor | None = None) -> Solution:
+        """Solve `problem`, from `alpha` (n,) if given, and prove the answer.
+
+        Returns
+        -------
+        Solution
+            With status CONVERGED only if the refreshed KKT gap on all rows is at most tol.
+
+        Raises
+        ------
+        Unsupported
+            If the problem is not one this solver admits.
+        """
+        self.admits(problem.loss, problem.bias, None, problem.hard_margin)
+        monitor = monitor or Monitor()
+        if monitor.time_limit is None:
+            monitor.time_limit = self.time_limit
+        start = self._feasible(problem, alpha)
+        outcome, evaluation = self._until_proved(problem, start, monitor)
+        self._warn(outcome, evaluation)
+        monitor.finish(outcome.n_iter, evaluation.certificate.kkt_gap)
+        return Solution(
+            alpha=outcome.alpha,
+            bias=evaluation.bias,
+            status=outcome.status,
+            n_iter=outcome.n_iter,
+            certificate=evaluation.certificate,
+            decision=evaluation.decision,
+            history=tuple(monitor.history),
+        )
+
+    @abstractmethod
+    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
+        """Run the algorithm from a feasible `alpha` (n,), which may be changed in place.
+
+        `gradient` (n,) is the refreshed gradient at `alpha` where it is known, else None.
+        """
+
+    def _until_proved(self, problem: Problem, alpha: Floats, monitor: Monitor) -> tuple[Outcome, Evaluation]:
+        """Solve; while a claim of convergence is refuted by the refreshed gradient, go on from it."""
+        gradient, n_iter, best = None, 0, np.inf
+        for _ in range(POLISHES):
+            outcome = self._solve(problem, alpha, gradient, monitor)
+            n_iter += outcome.n_iter
+            outcome.n_iter = n_iter
+            evaluation = evaluate(problem, outcome.alpha)
+            gap = evaluation.certificate.kkt_gap
+            if outcome.status is not Status.CONVERGED or gap <= self.tol or not self.solves.certifies:
+                return outcome, evaluation
+            if gap >= 0.99 * best:
+                break
+            alpha, gradient, best = outcome.alpha, evaluation.gradient, gap
+        outcome.status = Status.CONVERGED if gap <= SLACK * self.tol else Status.STALLED
+        return outcome, evaluation
+
+    def _feasible(self, problem: Problem, alpha: Floats | None) -> Floats:
+        """A copy of `alpha` inside the box, and y'alpha = 0 repaired on the heavier side; zeros if None."""
+        if alpha is None or not self.solves.warm_starts:
+            return np.zeros(problem.n)
+        alpha = np.clip(np.asarray(alpha, dtype=np.float64), 0.0, problem.upper)
+        if problem.bias is Bias.FREE:
+            for sign in (1.0, -1.0):
+                side = problem.y == sign
+                excess, total = sign * float(problem.y @ alpha), float(alpha[side].sum())
+                if excess > 1e-12 * total and total > 0:
+                    alpha[side] *= (total - excess) / total
+        return alpha
+
+    def _warn(self, outcome: Outcome, evaluation: Evaluation) -> None:
+        if outcome.status is not Status.CONVERGED and self.solves.certifies:
+            gap = evaluation.certificate.kkt_gap
+            warnings.warn(
+                f"solver {self.name!r} ended {outcome.status} with a KKT gap of {gap:.3g}, tol {self.tol:g}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
