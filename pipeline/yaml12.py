@@ -1,0 +1,92 @@
+"""YAML by version 1.2's core schema, through PyYAML's safe loader: `1e-3` is a float and `no` is a string.
+
+PyYAML follows YAML 1.1, where `1e-3` is a string, `no` is False, `010` is 8 and `1:30` is 90; none of these is
+wanted in a file of numbers and labels. A key given twice is an error here, not a silent overwrite.
+"""
+
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from svmcore.errors import InputError
+
+__all__ = ["dump", "parse"]
+
+_FLOAT = (
+    r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))"
+    r"|\.(?:nan|NaN|NAN)"
+)
+_CORE_SCHEMA = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    ("float", _FLOAT, list("-+.0123456789")),
+    ("merge", r"<<", ["<"]),
+)
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader with the core schema's resolvers in place of YAML 1.1's."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Build a mapping, refusing a key that is there twice."""
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen and key_node.tag != "tag:yaml.org,2002:merge":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key if isinstance(key, Hashable) else id(key_node))
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+class _Dumper(yaml.SafeDumper):
+    """The safe dumper, quoting exactly the strings that `_Loader` would read as something else."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write equal objects out each time: anchors are for machines."""
+        return True
+
+
+def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    text = str(loader.construct_scalar(node))
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text, 10)
+
+
+for _kind in (_Loader, _Dumper):
+    for _name, _pattern, _first in _CORE_SCHEMA:
+        _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
+def parse(text: str, where: str = "YAML") -> Any:
+    """Read one YAML document; `where` names it in errors.
+
+    >>> parse("{tol: 1e-3, C: .inf, labels: [no, 010, 1:30]}")
+    {'tol': 0.001, 'C': inf, 'labels': ['no', 10, '1:30']}
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{where}, line {mark.line + 1}, column {mark.column + 1}" if mark else where
+        raise InputError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def dump(value: Any) -> str:
+    """Write `value` so that `parse` reads the same value back, keys in the order given.
+
+    >>> parse(dump({"tol": 1e-07, "label": "1e-3"}))
+    {'tol': 1e-07, 'label': '1e-3'}
+    """
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
