@@ -124,7 +124,8 @@ def blocks(
 
     They are those of `Kernel.block` to the last bit. `scratch` (n, m) of the rows' type is for the products.
     """
-    direct, wide = [], []
+    direct: list[tuple[InnerProductKernel, Floats]] = []
+    wide: list[tuple[InnerProductKernel, Floats]] = []
     for kernel, out in zip(kernels, outs, strict=True):
         if not isinstance(kernel, InnerProductKernel):
             kernel.block(P, Q, out)
