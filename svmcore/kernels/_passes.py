@@ -53,8 +53,8 @@ def _exp_float32(G, a, b, scale, out):  # type: ignore[no-untyped-def]
     factor = G.dtype.type(scale)
     row = np.empty(m, G.dtype)
     for i in range(n):
-        row[:] = G[i]  # in place, G and out overlap, and the loop below would run as scalars: ten times slower
-        target = out[i]
+        # one contiguous buffer: with overlapping or strided arrays the loop below would run as scalars, ten times slower
+        row[:] = G[i]
         left = G.dtype.type(a[i])
         for j in range(m):
             x = np.float32(row[j] * factor + (left + right[j]))
@@ -69,4 +69,5 @@ def _exp_float32(G, a, b, scale, out):  # type: ignore[no-untyped-def]
             p = p * r + np.float32(5.0000001201e-1)
             p = p * r * r + r + np.float32(1.0)
             bits = (np.int32(k) + np.int32(127)) << np.int32(23)
-            target[j] = p * np.int32(bits).view(np.float32)
+            row[j] = p * np.int32(bits).view(np.float32)
+        out[i] = row
