@@ -1,0 +1,84 @@
+"""Command line: `run` the suites, run the `batch` comparison, write the `report`, `list` the cases."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import results
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("run", "single fits, classes, memory, scaling"), ("batch", "cross-validated batch")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--data", type=Path, required=True, help="folder of the data files")
+        command.add_argument("--only", type=_names, default=(), help="solvers, by name, comma separated")
+        command.add_argument("--rows", type=int, help="cut each table to this many rows, for a quick trial")
+        command.add_argument("--repeats", type=int, default=3, help="measurements a median is taken of")
+        command.add_argument("--results", type=Path, default=results.DEFAULT, help="folder of the JSON lines")
+        if name == "run":
+            command.add_argument("--cases", type=_names, default=(), help="suites or cases, comma separated; all")
+            command.add_argument("--tol", type=float, default=1e-3, help="m - M that every solver stops at")
+            command.add_argument("--resume", action="store_true", help="go on with the last run's unfinished cases")
+    report = commands.add_parser("report", help="write docs/performance.md and its figures")
+    report.add_argument("--results", type=Path, default=results.DEFAULT)
+    report.add_argument("--docs", type=Path, default=DOCS)
+    commands.add_parser("list", help="suites and cases")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Comma- or space-separated names."""
+    return tuple(text.replace(",", " ").split())
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from benchmarks import machine, suites, tables
+    from benchmarks.measure import Terms
+
+    suites.selected(arguments.cases)
+    resumed = results.last_run(arguments.results) if arguments.resume else None
+    name = resumed or time.strftime("%Y-%m-%dT%H:%M:%S")
+    rates = machine.measure_rates()
+    results.Results(arguments.results, "machine", name).append("machine", [machine.describe(rates)])
+    request = suites.Request(arguments.data, Terms(arguments.tol, arguments.repeats), arguments.only, arguments.rows)
+    suites.run(arguments.cases, request, rates, arguments.results, name, tables.show)
+
+
+def _batch(arguments: argparse.Namespace) -> None:
+    from benchmarks import batch
+
+    name = time.strftime("%Y-%m-%dT%H:%M:%S")
+    request = batch.Request(arguments.data, arguments.only, arguments.rows or batch.ROWS, arguments.repeats)
+    records = batch.run(request)
+    results.Results(arguments.results, "batch", name).append("mnist-10000-batch", records)
+    batch.show(records)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from benchmarks import report
+
+    print(report.write(arguments.results, arguments.docs))
+
+
+def _list(_: argparse.Namespace) -> None:
+    from benchmarks import suites
+
+    for suite, case, _work in suites.selected(()):
+        print(f"{suite:15} {case}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command asked for."""
+    arguments = _parser().parse_args(argv)
+    {"run": _run, "batch": _batch, "report": _report, "list": _list}[arguments.command](arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The judge against closed forms and LIBSVM; the floor, the results and the tables against what they claim."""
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.svm import SVC
+
+from benchmarks import cases, judge, machine, measure, memory, merged_rows, results, suites, tables, worker
+
+X5 = np.array([[0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]], dtype=np.float32)
+Y5 = np.array([[-1.0, 1.0, -1.0, -1.0, 1.0]])
+
+
+def verdict(alpha, C):
+    support = np.flatnonzero(alpha)
+    answer = judge.Answer(support, (np.asarray(alpha) * Y5)[:, support], np.zeros(1))
+    [found] = judge.judge(X5, Y5, answer, C, judge.linear())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("C", "alpha"),
+    [(np.inf, [0.25, 0.25, 0, 0, 0]), (0.1, [0.1, 0.1, 0, 0.0125, 0.0125])],
+    ids=["hard margin", "hinge"],
+)
+def test_closed_forms_have_no_gap(C, alpha):
+    found = verdict(alpha, C)
+    coef = alpha * Y5[0]
+    assert found.dual == pytest.approx(sum(alpha) - 0.5 * coef @ (X5 @ X5.T) @ coef, rel=1e-12)
+    assert abs(found.kkt_gap) < 1e-12
+    assert found.infeasibility < 1e-12
+    assert found.n_support == np.count_nonzero(alpha)
+
+
+def test_a_worse_alpha_has_a_smaller_dual_and_an_open_gap():
+    best, worse = verdict([0.1, 0.1, 0, 0.0125, 0.0125], 0.1), verdict([0.1, 0.1, 0, 0, 0], 0.1)
+    assert worse.dual < best.dual
+    assert worse.kkt_gap > 0.1
+
+
+def test_broken_constraints_are_seen():
+    assert verdict([0.25, 0.25, 0, 0, 0], 0.1).infeasibility == pytest.approx(0.15)
+    assert verdict([0.1, 0.05, 0, 0, 0], 0.1).infeasibility == pytest.approx(0.05)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, labels = load_digits(return_X_y=True)
+    kept = np.isin(labels, (3, 8))
+    return (X[kept] / 16).astype(np.float32), (labels[kept] == 8).astype(np.int64)
+
+
+def svc_answer(X, y, C, gamma, tol):
+    model = SVC(C=C, gamma=gamma, tol=tol).fit(X, y)
+    return model, judge.Answer(model.support_, model.dual_coef_, model.intercept_)
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-5])
+def test_libsvm_keeps_its_promise_on_digits(digits, tol):
+    X, y = digits
+    model, answer = svc_answer(X, y, 1.0, 0.05, tol)
+    Y = judge.one_against_rest(y, 2)
+    [found] = judge.judge(X, Y, answer, 1.0, judge.rbf(0.05))
+    coef = model.dual_coef_[0]
+    K = np.exp(-0.05 * ((X[model.support_, None].astype(float) - X[model.support_]) ** 2).sum(axis=-1))
+    assert found.dual == pytest.approx(np.abs(coef).sum() - 0.5 * coef @ K @ coef, rel=1e-10)
+    assert 0 < found.kkt_gap <= 1.01 * tol
+    assert found.infeasibility < 1e-10
+
+
+def test_decision_values_are_the_machine(digits):
+    X, y = digits
+    model, answer = svc_answer(X[:200], y[:200], 10.0, 0.05, 1e-3)
+    decision = judge.decision_values(X[:200], X[200:], answer, judge.rbf(0.05))
+    np.testing.assert_allclose(decision[0], model.decision_function(X[200:].astype(float)), atol=1e-9)
+    assert judge.accuracy(decision, y[200:]) == model.score(X[200:], y[200:])
+
+
+def test_copies_do_not_change_a_verdict(digits):
+    """Every row twice at C is every row once at 2 C: same dual, same gap."""
+    X, y = digits
+    _, once = svc_answer(X, y, 2.0, 0.05, 1e-3)
+    n = len(y)
+    twice = judge.Answer(np.r_[once.support, once.support + n], np.c_[once.coef, once.coef] / 2, once.bias)
+    kernel = judge.rbf(0.05)
+    [one] = judge.judge(X, judge.one_against_rest(y, 2), once, 2.0, kernel)
+    [two] = judge.judge(np.r_[X, X], judge.one_against_rest(np.r_[y, y], 2), twice, 1.0, kernel)
+    assert two.dual == pytest.approx(one.dual, rel=1e-12)
+    assert two.kkt_gap == pytest.approx(one.kkt_gap, rel=1e-9)
+
+
+def test_distinct_rows_rebuild_the_table():
+    table = merged_rows.make(rows=2_000, distinct=150)
+    first, inverse = judge.distinct_rows(table.X)
+    assert len(first) == 150
+    np.testing.assert_array_equal(table.X[first[inverse]], table.X)
+    assert len(table.y) == 2_000
+    assert set(np.unique(table.y)) == {0, 1}
+
+
+def test_the_full_merged_table_has_the_promised_shape():
+    table = merged_rows.make()
+    assert table.X.shape == (619_326, 10)
+    assert worker.n_distinct(table.X, table.y) == 35_421
+
+
+def test_floor_counts_the_entries_of_the_plan():
+    rates = machine.Rates(gemm_flops=1e9, exp_per_second=1e9, write_bytes_per_second=4e9)
+    columns = machine.floor(rates, n=1000, p=5, n_support=100, resident=False)
+    assert columns.entries == 100_000
+    assert columns.seconds == pytest.approx(1e5 * (10 + 1 + 1) / 1e9)
+    assert machine.floor(rates, n=1000, p=5, n_support=100, resident=True).entries == 500_500
+
+
+def test_peak_memory_sees_a_temporary_array():
+    memory.reset_peak()
+    before = memory.resident_bytes()
+    np.ones(2**23).sum()
+    assert 0.9 * 2**26 < memory.peak_bytes() - before < 1.5 * 2**26
+
+
+def test_shortfall_is_the_worst_machine():
+    assert measure.shortfall([1.0, 2.0], [1.0, 2.000004]) == pytest.approx(2e-6, rel=1e-3)
+    assert measure.shortfall([3.0], [2.0]) < 0
+
+
+def test_the_newest_run_of_a_case_counts(tmp_path):
+    for run, value in (("1", [1, 2]), ("2", [3])):
+        results.Results(tmp_path, "single", run).append("a9a", [{"seconds": v} for v in value])
+    assert [r["seconds"] for r in results.latest(tmp_path, "single")["a9a"]] == [3]
+    assert results.Results(tmp_path, "single", "2").has("a9a")
+    assert not results.Results(tmp_path, "single", "3").has("a9a")
+    assert results.last_run(tmp_path) == "2"
+
+
+def test_unknown_cases_are_named():
+    with pytest.raises(SystemExit, match=r"unknown case 'a8a'; known: .*a9a"):
+        suites.selected(["a8a"])
+    assert {suite for suite, _, _ in suites.selected([])} == set(suites.SUITES)
+
+
+def test_a_contest_in_processes(digits):
+    """scikit-learn alone, end to end: cold call, repeats, verdict and memory in one record."""
+    X, y = digits
+    case = cases.Case("digits", "digits 3/8", 1.0, 0.05, lambda _: None, cache_mb=50)
+    table = cases.Table(X[:250], y[:250], X[250:], y[250:])
+    rates = machine.Rates(1e11, 1e9, 1e10)
+    terms = measure.Terms(repeats=2, say=lambda _: None)
+    [record] = measure.contest(case, table, [measure.Side("scikit-learn")], terms, rates)
+    assert record["status"] == "ok"
+    assert len(record["seconds"]) == 2
+    assert record["kkt_gap"] <= 1.01e-3
+    assert record["accuracy"] > 0.9
+    assert record["peak_bytes"] >= record["before_bytes"]
+    assert tables.row(record, [record])[0] == "scikit-learn"
+
+
+@pytest.mark.skipif(find_spec("thundersvm") is not None, reason="thundersvm is installed")
+def test_a_solver_that_does_not_load_is_a_line_in_the_table(digits):
+    X, y = digits
+    case = cases.Case("digits", "digits 3/8", 1.0, 0.05, lambda _: None, cache_mb=50)
+    terms = measure.Terms(repeats=1, say=lambda _: None)
+    table = cases.Table(X, y, X, y)
+    [record] = measure.contest(case, table, [measure.Side("thundersvm")], terms, machine.Rates(1, 1, 1))
+    assert "thundersvm" in record["status"]
+    assert record["median_seconds"] is None
