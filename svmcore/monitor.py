@@ -10,6 +10,7 @@ from svmcore.solution import Status
 __all__ = ["Monitor", "Progress"]
 
 REPORT_SECONDS = 0.1
+PACE_SECONDS = 0.02
 
 
 class Progress(NamedTuple):
@@ -32,6 +33,8 @@ class Monitor:
         Called to ask whether to stop (Ctrl-C, SIGTERM, a cancelled batch).
     report
         Called with a `Progress`, at most every 0.1 s.
+    warn
+        Whether the solver itself warns when it does not converge; whoever solves many problems says it once for all.
 
     >>> Monitor(stop=lambda: True).stops(10, 0.5)
     <Status.STOPPED: 'stopped'>
@@ -40,9 +43,11 @@ class Monitor:
     time_limit: float | None = None
     stop: Callable[[], bool] | None = None
     report: Callable[[Progress], None] | None = None
+    warn: bool = True
     history: list[Progress] = dataclasses.field(default_factory=list)
     _started: float = dataclasses.field(default_factory=time.perf_counter)
     _reported: float = -1.0
+    _asked: float = -1.0
 
     @property
     def seconds(self) -> float:
@@ -62,6 +67,14 @@ class Monitor:
         if self.time_limit is not None and now.seconds > self.time_limit:
             return Status.TIME_LIMIT
         return None
+
+    def paced(self, n_iter: int, kkt_gap: float) -> Status | None:
+        """As `stops`, at most every 20 ms: cheap enough to call after every step."""
+        seconds = self.seconds
+        if seconds - self._asked < PACE_SECONDS:
+            return None
+        self._asked = seconds
+        return self.stops(n_iter, kkt_gap)
 
     def finish(self, n_iter: int, kkt_gap: float) -> None:
         """Record the last point, whatever the time since the one before."""

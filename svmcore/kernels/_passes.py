@@ -53,7 +53,7 @@ def _exp_float32(G, a, b, scale, out):  # type: ignore[no-untyped-def]
     factor = G.dtype.type(scale)
     row = np.empty(m, G.dtype)
     for i in range(n):
-        # one contiguous buffer: with overlapping or strided arrays the loop below would run as scalars, ten times slower
+        # one contiguous buffer: over overlapping or strided arrays the loop below runs as scalars, ten times slower
         row[:] = G[i]
         left = G.dtype.type(a[i])
         for j in range(m):

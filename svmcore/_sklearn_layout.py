@@ -1,0 +1,61 @@
+"""LIBSVM's layout of a multi-class model, which scikit-learn's attributes follow; it imports neither.
+
+Support vectors are grouped by class. For the pair (i, j), i < j, class i is the positive one; the coefficients of the
+vectors of class i are in row j - 1, those of class j in row i. With two classes scikit-learn turns the sign, so that
+classes[1] is positive, as everywhere in this package.
+"""
+
+import numpy as np
+
+from svmcore.points import Floats
+
+__all__ = ["class_order", "from_layout", "to_layout"]
+
+
+def class_order(codes: Floats) -> Floats:
+    """Order (m,) that groups support vectors with class codes (m,) by class, the original order inside a class."""
+    return np.argsort(codes, kind="stable")
+
+
+def pairs(n_classes: int) -> list[tuple[int, int]]:
+    """The pairs i < j in LIBSVM's order.
+
+    >>> pairs(3)
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+
+
+def to_layout(coef: Floats, codes: Floats, n_classes: int) -> Floats:
+    """`dual_coef` (n_classes - 1, m) of one-vs-one coefficients `coef` (k, m) with the later class positive.
+
+    >>> to_layout(np.array([[-1.0, 1, 0], [-2, 0, 2], [0, -3, 3]]), np.array([0, 1, 2]), 3)
+    array([[ 1., -1., -2.],
+           [ 2.,  3., -3.]])
+    """
+    if n_classes == 2:
+        return np.array(coef)
+    out = np.zeros((n_classes - 1, coef.shape[1]))
+    for k, (i, j) in enumerate(pairs(n_classes)):
+        first, second = codes == i, codes == j
+        out[j - 1, first] = -coef[k, first]
+        out[i, second] = -coef[k, second]
+    return out
+
+
+def from_layout(dual_coef: Floats, codes: Floats, n_classes: int) -> Floats:
+    """Inverse of `to_layout`: (k, m) with the later class of each pair positive.
+
+    >>> from_layout(np.array([[1.0, -1, -2], [2, 3, -3]]), np.array([0, 1, 2]), 3)
+    array([[-1.,  1.,  0.],
+           [-2.,  0.,  2.],
+           [ 0., -3.,  3.]])
+    """
+    if n_classes == 2:
+        return np.array(dual_coef)
+    coef = np.zeros((n_classes * (n_classes - 1) // 2, dual_coef.shape[1]))
+    for k, (i, j) in enumerate(pairs(n_classes)):
+        first, second = codes == i, codes == j
+        coef[k, first] = -dual_coef[j - 1, first]
+        coef[k, second] = -dual_coef[i, second]
+    return coef
