@@ -1,0 +1,123 @@
+"""Labels of any kind to codes 0 ... k - 1, and back as they were: numbers, strings, truth values.
+
+Codes follow the sorted order of the classes, as in scikit-learn. Text that holds only numbers (CSV) is read as numbers,
+and floats that are whole numbers (LIBSVM) are ints; `1` and `1.0` are one class.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore.errors import InputError
+
+__all__ = ["Label", "LabelCodes"]
+
+Label = bool | int | float | str
+_INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+MANY_REALS = 100  # more distinct fractional labels than this are a regression target
+
+
+class LabelCodes:
+    """Codes of labels as they stream by; `classes` and final codes are known when all have passed.
+
+    Parameters
+    ----------
+    text
+        Whether labels come from a text format, in which the number 1 is written "1".
+    """
+
+    def __init__(self, text: bool) -> None:
+        self.text = text
+        self._order: dict[Any, int] = {}
+        self._codes: list[NDArray[np.int32]] = []
+
+    def append(self, y: NDArray[Any]) -> None:
+        """Take the next labels (n,)."""
+        if y.dtype.kind in "biuf":
+            distinct, inverse = np.unique(y, return_inverse=True)
+            codes = np.array([self._code(value) for value in distinct.tolist()], np.int32)
+            self._codes.append(codes[inverse])
+        else:
+            self._codes.append(np.array([self._code(value) for value in y.tolist()], np.int32))
+
+    def _code(self, value: Any) -> int:
+        return self._order.setdefault(value, len(self._order))
+
+    def resolve(self) -> tuple[list[Label], NDArray[np.int32]]:
+        """Return the sorted classes and the codes (n,) into them.
+
+        >>> labels = LabelCodes(text=True)
+        >>> labels.append(np.array(["+1", "-1", "1.0"], dtype=object))
+        >>> labels.resolve()
+        ([-1, 1], array([1, 0, 1], dtype=int32))
+        """
+        values = _common_kind(list(self._order), self.text)
+        classes = sorted(set(values))
+        position = {value: code for code, value in enumerate(classes)}
+        return classes, self._mapped([position[value] for value in values])
+
+    def resolve_as(self, classes: Sequence[Label], url: str) -> NDArray[np.int32]:
+        """Return codes (n,) into the classes of the training data; another label is an InputError naming it."""
+        position: Mapping[Label, int] = {value: code for code, value in enumerate(classes)}
+        codes = []
+        for raw in self._order:
+            code = next(
+                (position[v] for v in _readings(raw, self.text) if _same_kind(v, classes[0]) and v in position), -1
+            )
+            if code < 0:
+                known = ", ".join(repr(label) for label in classes[:10]) + (", ..." if len(classes) > 10 else "")
+                raise InputError(f"{url}: the label {raw!r} is not in the training data; labels there: {known}")
+            codes.append(code)
+        return self._mapped(codes)
+
+    def _mapped(self, codes: Sequence[int]) -> NDArray[np.int32]:
+        table = np.array(codes, np.int32)
+        return table[np.concatenate(self._codes)] if self._codes else table[:0]
+
+
+def _common_kind(values: Sequence[Any], text: bool) -> list[Label]:
+    """Bring labels to one kind: all truth values, all numbers, or all strings."""
+    if all(isinstance(value, bool) for value in values):
+        return list(values)
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return _whole(values)
+    strings = [str(value) for value in values]
+    if text and all(_is_number(value) for value in strings):
+        return _whole([float(value) if not _INTEGER.fullmatch(value) else int(value) for value in strings])
+    return list(strings)
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return bool(np.isfinite(float(value))) and "_" not in value and not re.match(r"[+-]?0[0-9]", value)
+    except ValueError:
+        return False
+
+
+def _whole(values: Sequence[int | float]) -> list[Label]:
+    """Floats that are whole numbers become ints if all of them are."""
+    if all(float(value).is_integer() for value in values):
+        return [int(value) for value in values]
+    if len(set(values)) > MANY_REALS:
+        raise InputError(
+            f"the labels are {len(set(values))} different real numbers such as {values[0]!r}, which are no classes; "
+            "choose another label column (data.label)"
+        )
+    return [float(value) for value in values]
+
+
+def _readings(raw: Any, text: bool) -> list[Label]:
+    """What a raw label may mean, beginning with itself."""
+    meanings: list[Label] = [raw, str(raw)]
+    if text and isinstance(raw, str) and _is_number(raw):
+        meanings.append(float(raw))
+    return meanings
+
+
+def _same_kind(value: Any, other: Any) -> bool:
+    """Truth values, numbers and strings never equal each other as labels (True == 1 in Python)."""
+    kinds = [bool if isinstance(v, bool) else str if isinstance(v, str) else float for v in (value, other)]
+    return kinds[0] is kinds[1]
