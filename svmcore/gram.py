@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import DTypeLike
 
+from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.columns import ResidentGram
 from svmcore.kernels.base import Kernel
@@ -13,6 +14,7 @@ from svmcore.points import Floats, Points
 __all__ = ["resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
+SQUARE = 16  # side of what is turned at once
 
 
 def resident_gram(
@@ -44,13 +46,24 @@ def resident_gram(
 
 
 def _fill_pair(kernel: Kernel, points: Points, i: int, j: int, K: Floats, scratch: Floats) -> None:
-    """Tile (i, j) and its mirror image; a diagonal tile is made symmetric from its upper half."""
+    """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
     left, right = points.rows(i, min(i + TILE, len(points))), points.rows(j, min(j + TILE, len(points)))
     tile = scratch.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right))
-    kernel.block(left, right, tile)
-    if i == j:
-        lower = np.tril_indices(len(left), -1)
-        tile[lower] = tile.T[lower]
-    else:
-        K[j : j + len(right), i : i + len(left)] = tile.T
+    half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
+    for lo, hi in ((0, half), (half, len(left))):
+        if hi > lo:
+            kernel.block(left.rows(lo, hi), right, tile[lo:hi])
     K[i : i + len(left), j : j + len(right)] = tile
+    _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
+
+
+@njit
+def _mirror(tile, out, lower_only):  # type: ignore[no-untyped-def]
+    """out[c, r] = tile[r, c], or only below the diagonal, in squares that stay in the first-level cache."""
+    n, m = tile.shape
+    for r0 in range(0, n, SQUARE):
+        for c0 in range(r0 if lower_only else 0, m, SQUARE):
+            source, target = tile[r0 : r0 + SQUARE, c0 : c0 + SQUARE], out[c0 : c0 + SQUARE, r0 : r0 + SQUARE]
+            for c in range(source.shape[1]):
+                for r in range(c if lower_only and r0 == c0 else source.shape[0]):
+                    target[c, r] = source[r, c]
