@@ -1,1 +1,18 @@
-"""Dask, zarr and configuration: data, kernel blocks, batches, storage. Knows svmcore, never Prefect."""
+"""Data, kernel blocks, batches and storage of SVM experiments: Dask, zarr and pydantic around `svmcore`."""
+
+from typing import Any
+
+__all__ = ["load_model", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `run` and `load_model` when first asked for: workers that compute a block need neither."""
+    if name == "run":
+        from pipeline.experiment import run
+
+        return run
+    if name == "load_model":
+        from pipeline.artifacts import load_model
+
+        return load_model
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,280 @@
+"""The command line `marginflow`, and the one place where an error becomes an exit code.
+
+0 done, 1 failed on the way, 2 the input is at fault (one line on stderr), 130 / 143 after Ctrl-C / SIGTERM.
+Commands import what they need when they run, so `marginflow --help` is quick and prefect comes last.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from svmcore.errors import SVMError
+
+__all__ = ["app", "main"]
+
+STARTED = time.monotonic()
+DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+app = typer.Typer(
+    name="marginflow",
+    help="Exact, certified kernel SVMs in batches, from one YAML file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help="YAML file that declares the experiment.")]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder, or its model.zarr.")]
+Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. kernel.gamma=0.1.")]
+StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help="Folder of the runs.")]
+Json = Annotated[bool, typer.Option("--json", help="Exactly one JSON object on stdout.")]
+
+
+@app.command()
+def run(
+    config: Config,
+    set_: Set = [],  # noqa: B006 -- typer reads it, nobody changes it
+    store: StoreUrl = None,
+    json_: Json = False,
+    no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run the stages plainly.")] = False,
+) -> None:
+    """Train all that the config declares, and publish it with its certificates."""
+    from flows.console import progress_display
+    from pipeline.config import load_experiment
+    from pipeline.experiment import check_inputs, execute
+
+    exp = load_experiment(config, set_)
+    check_inputs(exp, store)
+    with progress_display(exp.tol) as progress:
+        if no_prefect:
+            record = execute(exp, store, progress, started=STARTED)
+        else:
+            record = _run_in_flow(config, set_, store, progress)
+    _print(record, json_, _summary)
+
+
+def _run_in_flow(config: str, overrides: Sequence[str], store: str | None, progress: Any) -> dict[str, Any]:
+    """Start a server if the user has none, and only then import prefect: both take seconds, side by side."""
+    from flows.server import local_server
+
+    with local_server() as server:
+        from flows.flow import run_flow
+
+        if server is not None:
+            server.wait()
+        return run_flow(config, overrides, store, progress, STARTED)
+
+
+@app.command()
+def plan(config: Config, set_: Set = [], json_: Json = False) -> None:  # noqa: B006
+    """Bytes and seconds, before any work."""
+    from pipeline.plan import plan_of
+
+    from pipeline.config import load_experiment
+
+    _print(plan_of(load_experiment(config, set_)), json_, _plan_text)
+
+
+@app.command()
+def predict(
+    model: ModelPath,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Rows, with or without labels.")],
+    output: Annotated[str | None, typer.Option("--output", metavar="FILE", help=".csv, .parquet or .json.")] = None,
+    json_: Json = False,
+) -> None:
+    """Labels and decision values of a source."""
+    from pipeline.predict import predict_to_file
+
+    record = predict_to_file(model, source, output if output or json_ else "-")
+    if json_:
+        _print(record, True, str)
+    else:
+        accuracy = record["accuracy"]
+        _tell(f"{record['n']:,} rows" + ("" if accuracy is None else f", accuracy {accuracy:.4f}"))
+
+
+@app.command()
+def verify(model: ModelPath, json_: Json = False) -> None:
+    """Recompute every certificate from the data, in float64; exit 1 naming what differs."""
+    from flows.console import progress_display
+    from pipeline.verify import verify as recompute
+
+    with progress_display() as progress:
+        report = recompute(model, progress)
+    _print(report, json_, _verdict)
+    if not report["agrees"]:
+        for part in report["differences"]:
+            _tell(f"{part['part']}: stored {part['stored']}, recomputed {part['recomputed']}")
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def runs(store: StoreUrl = None, json_: Json = False) -> None:
+    """What ran, best first."""
+    from pipeline.artifacts import open_store
+
+    _print({"runs": open_store(store or "runs").runs()}, json_, _table)
+
+
+@app.command()
+def report(run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run.")]) -> None:
+    """Write report.html again."""
+    from pipeline.artifacts import check_parts, model_folder, run_folder
+    from pipeline.report import write_report
+
+    folder = run_folder(run)
+    if (folder / "model.zarr").exists():
+        check_parts(model_folder(folder))
+    sys.stdout.write(f"{write_report(folder)}\n")
+
+
+@app.command()
+def schedule(
+    config: Config, cron: Annotated[str, typer.Option("--cron", metavar="EXPR", help='Such as "0 2 * * *".')]
+) -> None:
+    """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
+    from flows.schedule import serve
+    from pipeline.config import load_experiment
+    from pipeline.experiment import check_inputs
+
+    exp = load_experiment(config)
+    check_inputs(exp)
+    serve(config, exp.name, cron)
+
+
+@app.command()
+def export(
+    model: ModelPath,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Ending in .libsvm or .onnx.")],
+) -> None:
+    """Write a model for other programs: LIBSVM's text, or ONNX."""
+    from pipeline.export import export_model
+
+    from pipeline.artifacts import load_model
+
+    export_model(load_model(model), file)
+    _tell(f"wrote {file}")
+
+
+# --- what is printed ------------------------------------------------------------------------------------------------
+def _print(record: dict[str, Any], as_json: bool, text: Any) -> None:
+    line = json.dumps(record, allow_nan=False) if as_json else text(record)
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+def _number(value: Any, style: str) -> str:
+    return "none" if value is None else format(value, style)
+
+
+def _summary(record: dict[str, Any]) -> str:
+    scored = [f"{name} {_number(record[key], '.4f')}" for name, key in _SCORES if record.get(key) is not None]
+    support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
+    gaps = f"relative gap {_number(record['relative_gap'], '.1e')}, KKT gap {_number(record['kkt_gap'], '.1e')}"
+    return "\n".join(
+        [
+            f"{record['status']}: {', '.join(scored)}",
+            f"{gaps} (worst of {len(record['per_class'])}); {support}",
+            f"{record['seconds']['total']:.1f} s in all, {record['seconds']['solve']:.2f} s solving",
+            f"report: {record['run']}/report.html",
+            f"run: {record['run']}",
+        ]
+    )
+
+
+_SCORES = (("accuracy", "accuracy"), ("training accuracy", "train_accuracy"))
+
+
+def _verdict(report: dict[str, Any]) -> str:
+    if not report["agrees"]:
+        return f"{report['model']}: DIFFERS"
+    lines = [f"{'class':>12} {'dual':>14} {'relative gap':>13} {'KKT gap':>10}"]
+    for entry in report["per_class"]:
+        shown = (_number(entry["dual"], ".6f"), _number(entry["relative_gap"], ".1e"), _number(entry["kkt_gap"], ".1e"))
+        lines.append(f"{entry['label']!s:>12} {shown[0]:>14} {shown[1]:>13} {shown[2]:>10}")
+    return "\n".join([*lines, f"{report['model']}: every certificate and score agrees, recomputed in float64"])
+
+
+def _table(listing: dict[str, Any]) -> str:
+    found = listing["runs"]
+    if not found:
+        return "no runs"
+    lines = [f"{'accuracy':>8}  {'status':<10} {'gap':>8} {'seconds':>8}  run"]
+    for entry in found:
+        accuracy, gap = _number(entry.get("accuracy"), ".4f"), _number(entry.get("relative_gap"), ".1e")
+        total = _number(entry.get("seconds", {}).get("total"), ".1f")
+        lines.append(f"{accuracy:>8}  {entry.get('status') or '':<10} {gap:>8} {total:>8}  {entry['run']}")
+    return "\n".join(lines)
+
+
+def _plan_text(record: dict[str, Any]) -> str:
+    return "\n".join(f"{key:<24} {value}" for key, value in record.items())
+
+
+# --- errors to exit codes -------------------------------------------------------------------------------------------
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    previous = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return _outcome(argv)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate(signum: int, frame: Any) -> None:
+    """SIGTERM: leave through every `finally`, so that what is finished is kept and no process stays."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(TERMINATED)
+
+
+def _outcome(argv: Sequence[str] | None) -> int:
+    try:
+        result = app(args=argv, standalone_mode=False)
+    except SVMError as error:
+        return _fail(error, REFUSED)
+    except (KeyboardInterrupt, typer.Abort):
+        _tell("interrupted; what is finished is kept, the same command goes on from there")
+        return INTERRUPTED
+    except SystemExit as error:
+        if error.code == TERMINATED:
+            _tell("terminated; what is finished is kept, the same command goes on from there")
+        return error.code if isinstance(error.code, int) else FAILED
+    except typer.Exit as error:
+        return int(error.exit_code)
+    except BrokenPipeError:  # the reader of our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # typer's errors of usage, whichever click it carries
+        return _fail(usage(), REFUSED) if usage else _fail(error, FAILED)
+    except BaseException as error:
+        if type(error).__name__ == "TerminationSignal":  # Prefect's form of a SIGTERM
+            return TERMINATED
+        raise
+    return result if isinstance(result, int) else DONE
+
+
+def _fail(error: Any, code: int) -> int:
+    """One line on stderr; the traceback only of failures, and only if MARGINFLOW_DEBUG asks for it."""
+    if code == FAILED and os.environ.get("MARGINFLOW_DEBUG"):
+        traceback.print_exception(error)
+    text = " ".join(str(error).split())
+    kind = "" if code == REFUSED or not isinstance(error, BaseException) else f"{type(error).__name__}: "
+    _tell(f"marginflow: {kind}{text}")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

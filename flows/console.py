@@ -1,0 +1,119 @@
+"""What a person sees while a run is under way, on stderr: bars on a terminal, a few plain lines elsewhere."""
+
+import contextlib
+import math
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.progress import Progress
+
+__all__ = ["fraction_of_gap", "progress_display"]
+
+LINE_SECONDS = 5.0
+BARS = 12  # classes drawn at once
+UNITS = {"ingest": "rows read", "kernel": "blocks", "solve": "problems", "score": "rows", "verify": "problems"}
+
+
+@contextlib.contextmanager
+def progress_display(tol: float = 1e-3) -> Iterator[Progress]:
+    """Yield a progress callable that draws on stderr for the time of the block."""
+    if sys.stderr.isatty():
+        with _bars(tol) as progress:
+            yield progress
+    else:
+        yield _Lines()
+
+
+def fraction_of_gap(kkt_gap: float | None, first: float, tol: float) -> float:
+    """Share of the decades from the first gap down to tol that is done, in 0 ... 1.
+
+    >>> fraction_of_gap(1e-2, 1.0, 1e-4)
+    0.5
+    >>> fraction_of_gap(1e-5, 1.0, 1e-4), fraction_of_gap(None, 1.0, 1e-4)
+    (1.0, 0.0)
+    """
+    if kkt_gap is None or not math.isfinite(kkt_gap) or first <= tol:
+        return 0.0
+    if kkt_gap <= tol:
+        return 1.0
+    return max(0.0, math.log(first / kkt_gap) / math.log(first / tol))
+
+
+class _Lines:
+    """A line when a stage ends, and every five seconds while it lasts."""
+
+    def __init__(self) -> None:
+        self.told = time.monotonic()
+        self.lock = threading.Lock()
+
+    def __call__(self, stage: str, done: int, total: int, **info: Any) -> None:
+        """Print if it is time to."""
+        finished = done == total and info.get("status") != "running"
+        with self.lock:
+            if not finished and time.monotonic() - self.told < LINE_SECONDS:
+                return
+            self.told = time.monotonic()
+            sys.stderr.write(f"{stage}: {done} of {total} {UNITS.get(stage, '')}{_remark(info)}\n")
+            sys.stderr.flush()
+
+
+def _remark(info: dict[str, Any]) -> str:
+    remarks = []
+    if info.get("reused"):
+        remarks.append(f"{info['reused']} found finished")
+    if info.get("status") == "running" and info.get("kkt_gap") is not None:
+        remarks.append(f"class {info.get('label')} at KKT gap {info['kkt_gap']:.1e}")
+    return f" ({', '.join(remarks)})" if remarks else ""
+
+
+@contextlib.contextmanager
+def _bars(tol: float) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True), refresh_per_second=8) as bars:
+        yield _Drawing(bars, tol)
+
+
+class _Drawing:
+    """One bar a stage; below `solve` one bar a running class, its length the decades of the KKT gap that are done."""
+
+    def __init__(self, bars: Any, tol: float) -> None:
+        self.bars, self.tol = bars, tol
+        self.stages: dict[str, Any] = {}
+        self.classes: dict[str, tuple[Any, float]] = {}
+        self.lock = threading.Lock()
+
+    def __call__(self, stage: str, done: int, total: int, **info: Any) -> None:
+        """Draw."""
+        with self.lock:
+            if stage not in self.stages:
+                self.stages[stage] = self.bars.add_task(stage, total=total, note="")
+            note = f"{done:,}/{total:,} {UNITS.get(stage, '')}{_remark({'reused': info.get('reused')})}"
+            self.bars.update(self.stages[stage], completed=done, total=total, note=note)
+            if stage == "solve":
+                self._draw_class(str(info.get("label")), info.get("kkt_gap"), info.get("status"))
+
+    def _draw_class(self, label: str, kkt_gap: float | None, status: str | None) -> None:
+        if status != "running":
+            bar, _ = self.classes.pop(label, (None, 0.0))
+            if bar is not None:
+                self.bars.remove_task(bar)
+            return
+        if label not in self.classes:
+            if len(self.classes) >= BARS:
+                return
+            self.classes[label] = (self.bars.add_task(f"  {label}", total=1.0, note=""), kkt_gap or 2.0)
+        bar, first = self.classes[label]
+        note = "" if kkt_gap is None else f"KKT gap {kkt_gap:.1e} -> {self.tol:.0e}"
+        self.bars.update(bar, completed=fraction_of_gap(kkt_gap, first, self.tol), note=note)

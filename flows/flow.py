@@ -1,0 +1,105 @@
+"""The Prefect flow: the stages of `pipeline.experiment` as tasks, and nothing else.
+
+Import it only after the config and its files were checked: prefect takes a second. Everything runs the same without it
+(`--no-prefect`).
+"""
+
+import contextvars
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from prefect import flow, task
+from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from pipeline.cluster import ClusterLost
+from pipeline.config import load_experiment
+from pipeline.experiment import execute
+from pipeline.progress import Progress
+from svmcore.errors import SVMError
+
+__all__ = ["marginflow", "run_flow"]
+
+RETRIES = 2
+_progress: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("progress", default=None)
+_started: contextvars.ContextVar[float | None] = contextvars.ContextVar("started", default=None)
+
+
+def _worth_another_try(task: Any, task_run: Any, state: Any) -> bool:
+    """Whether the machinery failed, and not the input or the code."""
+    try:
+        state.result()
+    except (ClusterLost, OSError) as error:
+        return not isinstance(error, SVMError)
+    except BaseException:
+        return False
+    return False
+
+
+def _as_task(name: str, stage: Callable[..., Any], *args: Any) -> Any:
+    """Run a stage as a Prefect task. Arguments stay out of its sight: the session holds open workers."""
+
+    @task(
+        name=name,
+        retries=RETRIES,
+        retry_delay_seconds=1,
+        retry_condition_fn=_worth_another_try,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+    )
+    def run_stage() -> Any:
+        return stage(*args)
+
+    return run_stage()
+
+
+@flow(name="marginflow", persist_result=False, validate_parameters=False)
+def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> dict[str, Any]:
+    """Train what a config declares and publish it; returns the metrics."""
+    exp = load_experiment(config, tuple(overrides))
+    record = execute(exp, store, _progress.get(), step=_as_task, started=_started.get())
+    _leave_artifacts(record)
+    return record
+
+
+def _leave_artifacts(record: dict[str, Any]) -> None:
+    """Certificates as a table and a link to the report, in Prefect's user interface."""
+    keys = ("label", "status", "n_support", "n_iter", "primal", "dual", "relative_gap", "kkt_gap")
+    create_table_artifact(
+        table=[{key: str(entry[key]) for key in keys} for entry in record["per_class"]],
+        key="certificates",
+        description=f"Certificates of {record['run']}",
+    )
+    create_link_artifact(link=f"file://{record['run']}/report.html", key="report", link_text="report.html")
+
+
+def run_flow(
+    config: Any,
+    overrides: Any = (),
+    store: str | None = None,
+    progress: Progress | None = None,
+    started: float | None = None,
+) -> dict[str, Any]:
+    """Run the flow in this process; errors come out as they are, and are not printed on the way."""
+    _hush()
+    _progress.set(progress)
+    _started.set(started)
+    return marginflow(config, list(overrides), store)
+
+
+class _NoFailures(logging.Filter):
+    """Failures go to the server's log; on the terminal the command line tells them, in one line."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not record.exc_info and "Finished in state" not in record.getMessage()
+
+
+def _hush() -> None:
+    if os.environ.get("MARGINFLOW_DEBUG"):
+        return
+    for name in [None, "prefect", *(n for n in logging.root.manager.loggerDict if n.startswith("prefect"))]:
+        for handler in logging.getLogger(name).handlers:
+            if "Console" in type(handler).__name__ or type(handler) is logging.StreamHandler:
+                handler.addFilter(_NoFailures())

@@ -1,0 +1,123 @@
+"""A Prefect server for one run, over the database of PREFECT_HOME, that never outlives the run.
+
+Prefect starts such a server too, but only once it is itself imported, and a `kill -9` leaves it behind. This one
+starts at once, so that it comes up while the cluster does, and ends when the pipe to its parent closes. A server that
+the user has set (PREFECT_API_URL, or the active profile) is used instead.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["QUIET", "local_server", "quiet_environment", "user_server"]
+
+QUIET = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_CLI_PROMPT": "false",
+}
+ALONE = {  # of the server that serves one run
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+}
+START_SECONDS = 120.0
+
+
+def quiet_environment() -> None:
+    """Set what keeps Prefect offline and quiet, where the user has set nothing; before prefect is imported."""
+    for key, value in QUIET.items():
+        os.environ.setdefault(key, value)
+
+
+def user_server() -> bool:
+    """Whether the user has named a server, in the environment or in the active profile of PREFECT_HOME."""
+    if os.environ.get("PREFECT_API_URL"):
+        return True
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    try:
+        profiles = tomllib.loads((home / "profiles.toml").read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+    active = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
+    return "PREFECT_API_URL" in profiles.get("profiles", {}).get(active, {})
+
+
+@contextlib.contextmanager
+def local_server() -> Iterator["_Server | None"]:
+    """Start a server and point PREFECT_API_URL at it; it ends with this block. None where the user has one."""
+    quiet_environment()
+    if user_server():
+        yield None
+        return
+    with socket.socket() as listener:  # handed to the server: no other process can take the port
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        server = _Server(listener)
+    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+    try:
+        yield server
+    finally:
+        os.environ.pop("PREFECT_API_URL", None)
+        server.close()
+
+
+class _Server:
+    """The child process; `wait` until it answers."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "flows.server", str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,  # Ctrl-C is for the run, which still has to tell the server how it ended
+            env=os.environ | ALONE,
+        )
+
+    def wait(self) -> None:
+        """Block until the server answers."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/api/health", timeout=5):
+                return
+            time.sleep(0.05)
+        raise RuntimeError("Prefect's server did not start; try again with --no-prefect")
+
+    def close(self) -> None:
+        """End the server; it has nothing to save."""
+        self.process.terminate()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _serve(descriptor: int) -> None:
+    """Serve on an open socket until the parent's end of stdin closes."""
+
+    def follow_parent() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=follow_parent, daemon=True).start()
+    import uvicorn
+
+    uvicorn.run("prefect.server.api.server:create_app", factory=True, fd=descriptor, log_level="error", lifespan="on")
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))

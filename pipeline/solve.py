@@ -1,0 +1,371 @@
+"""Binary problems on a shared kernel: what each needs, where its answer lies, and how many are solved at once.
+
+A `ProblemTask` names its data and kernel by path and fingerprint, so it travels as a few hundred bytes; a
+`ProblemResult` holds the support vectors' alpha and the certificate. Finished answers are kept under
+`ROOT/problems/FINGERPRINT` and found again. Nothing here knows what a run is.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.dataset import open_dataset
+from pipeline.gram import open_gram
+from pipeline.live import Line, watching
+from pipeline.store import write_atomic
+from svmcore.certificate import Certificate
+from svmcore.columns import KernelColumns, ResidentGram
+from svmcore.losses import Loss
+from svmcore.monitor import Monitor
+from svmcore.multiclass import Target, targets
+from svmcore.problem import Bias, Problem
+from svmcore.solution import Solution, Status
+from svmcore.solvers import Solver
+
+__all__ = [
+    "ProblemResult",
+    "ProblemTask",
+    "bounds",
+    "find_result",
+    "read_result",
+    "solve_problem",
+    "solve_problems",
+    "stored_decision",
+]
+
+FORMAT = 1
+FINISHED = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemTask:
+    """One binary problem: a class (or pair), a C, a fold, on one kernel of one dataset.
+
+    Attributes
+    ----------
+    root, dataset, gram
+        Paths: the cache, the dataset, and K if it is on storage (None: columns are computed on demand).
+    data, kernel_id
+        Fingerprints of the data and of the kernel's values (kernel, precision, block partition).
+    target
+        Index into `svmcore.multiclass.targets`.
+    C
+        Before counts and class weights; None is a hard margin.
+    class_weight
+        "balanced", or one weight per class code, or None.
+    fold
+        (folds, seed, index): the rows of that fold have C_i = 0.
+    warm
+        Fingerprint of the problem whose alpha is the start.
+    """
+
+    root: str
+    dataset: str
+    gram: str | None
+    data: str
+    kernel_id: str
+    multiclass: str
+    target: int
+    C: float | None
+    class_weight: Any
+    loss: str
+    bias: str
+    solver: dict[str, Any]
+    psd: bool = True
+    fold: tuple[int, int, int] | None = None
+    warm: str | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the answer depends on: everything but paths."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("root", "dataset", "gram")}
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Sha256 of the identity."""
+        canonical = json.dumps({**self.identity, "format": FORMAT}, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def folder(self) -> Path:
+        """Where the answer lies."""
+        return Path(self.root) / "problems" / self.fingerprint[:32]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemResult:
+    """The answer to one task.
+
+    `support` are merged training rows with their `alpha`, the counts are of original rows, `norm2` is ||w||^2.
+    """
+
+    fingerprint: str
+    status: str
+    support: Any
+    alpha: Any
+    bias: float
+    n_iter: int
+    n_support: int
+    n_bounded: int
+    seconds: float
+    norm2: float
+    certificate: dict[str, float | None]
+    history: list[list[float]]
+    reused: bool = False
+
+
+# --- one problem ----------------------------------------------------------------------------------------------------
+@functools.lru_cache(maxsize=4)
+def _dataset(path: str) -> Any:
+    return open_dataset(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _labels(path: str) -> tuple[Any, Any]:
+    """Codes (m,) and counts (m,) of the merged rows."""
+    dataset = _dataset(path)
+    return np.asarray(dataset.codes()), np.asarray(dataset.counts(), np.float64)
+
+
+@functools.lru_cache(maxsize=2)
+def _resident(path: str) -> ResidentGram:
+    return ResidentGram(open_gram(path))
+
+
+@functools.lru_cache(maxsize=2)
+def _folds(path: str, folds: int, seed: int) -> Any:
+    """Fold (n_train,) of every original row: StratifiedKFold(folds, shuffle=True, random_state=seed)."""
+    from sklearn.model_selection import StratifiedKFold
+
+    dataset = _dataset(path)
+    codes = np.asarray(dataset.codes())[dataset.inverse()]
+    fold = np.empty(len(codes), np.int64)
+    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    for index, (_, held_out) in enumerate(splitter.split(codes, codes)):
+        fold[held_out] = index
+    return fold
+
+
+def target_of(task: ProblemTask) -> Target:
+    """Labels of this task over the merged rows."""
+    codes, _ = _labels(task.dataset)
+    return targets(codes, len(_dataset(task.dataset).classes), task.multiclass)[task.target]
+
+
+def training_counts(task: ProblemTask) -> Any:
+    """Copies (m,) of every merged row that are trained on: all, or those outside the fold."""
+    _, counts = _labels(task.dataset)
+    if task.fold is None:
+        return counts
+    folds, seed, index = task.fold
+    kept = _dataset(task.dataset).inverse()[_folds(task.dataset, folds, seed) != index]
+    return np.bincount(kept, minlength=len(counts)).astype(np.float64)
+
+
+def bounds(task: ProblemTask) -> Any:
+    """C_i (m,) = C x trained copies of row i x weight of its class; 0 leaves a row out, also for C = inf."""
+    codes, _ = _labels(task.dataset)
+    counts = training_counts(task)
+    weights = _weights(task.class_weight, codes, counts, len(_dataset(task.dataset).classes))
+    share = counts * weights[codes] * (target_of(task).y != 0)
+    C = math.inf if task.C is None else task.C
+    return np.multiply(C, share, out=np.zeros(len(share)), where=share > 0)
+
+
+def _weights(class_weight: Any, codes: Any, counts: Any, n_classes: int) -> Any:
+    if class_weight is None:
+        return np.ones(n_classes)
+    if class_weight == "balanced":
+        totals = np.bincount(codes, weights=counts, minlength=n_classes)
+        return totals.sum() / (n_classes * np.maximum(totals, 1.0))
+    return np.asarray(class_weight, np.float64)
+
+
+def problem_of(task: ProblemTask, columns: KernelColumns) -> Problem:
+    """Build the task's mathematics over the given columns."""
+    y, C = target_of(task).y, bounds(task)
+    return Problem(columns, y, C, Loss.create(task.loss), Bias(task.bias), psd=task.psd)
+
+
+def solve_problem(task: ProblemTask, live: str | None = None, columns: KernelColumns | None = None) -> ProblemResult:
+    """Solve one problem, or find its finished answer; runs in any process that sees the paths.
+
+    Parameters
+    ----------
+    live
+        Folder where progress is written; the solver stops when it has gone.
+    columns
+        Source of K; default the task's Gram, mapped.
+    """
+    found = find_result(task)
+    if found is not None:
+        return found
+    source = columns if columns is not None else _resident(str(task.gram))
+    line = Line(live, task.fingerprint)
+    monitor = Monitor(stop=line.stopped, report=line.report)
+    problem = problem_of(task, source)
+    solution = Solver.create(task.solver).solve(problem, alpha=_start(task), monitor=monitor)
+    return _store(task, problem, solution)
+
+
+def _start(task: ProblemTask) -> Any:
+    """Alpha (m,) of the finished problem this one starts from, or None."""
+    if task.warm is None:
+        return None
+    start = find_result(dataclasses.replace(task, warm=None), fingerprint=task.warm)
+    if start is None:
+        return None
+    alpha = np.zeros(len(_labels(task.dataset)[0]))
+    alpha[start.support] = start.alpha
+    return alpha
+
+
+# --- answers on storage ---------------------------------------------------------------------------------------------
+def _store(task: ProblemTask, problem: Problem, solution: Solution) -> ProblemResult:
+    counts = training_counts(task)
+    alpha = np.asarray(solution.alpha, np.float64)
+    support = np.flatnonzero(alpha > 0)
+    bounded = support[alpha[support] >= problem.upper[support]]
+    history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history]
+    record = {
+        "status": str(solution.status.value),
+        "bias": float(solution.bias),
+        "n_iter": int(solution.n_iter),
+        "n_support": int(counts[support].sum()),
+        "n_bounded": int(counts[bounded].sum()),
+        "seconds": history[-1][0] if history else 0.0,
+        "norm2": _norm2(problem, solution),
+        "certificate": _numbers(solution.certificate),
+        "history": history,
+    }
+    arrays = {"support": support, "alpha": alpha[support], "decision": np.asarray(solution.decision, np.float64)}
+    data = _npz(arrays)
+    write_atomic(task.folder / "arrays.npz", data)
+    record |= {"sha256": hashlib.sha256(data).hexdigest(), "task": dataclasses.asdict(task)}
+    write_atomic(task.folder / "result.json", json.dumps(record).encode())
+    return _result(task.fingerprint, record, arrays)
+
+
+def _norm2(problem: Problem, solution: Solution) -> float:
+    """||w||^2 = 2 (e'alpha - dual) - sum_i ridge_i alpha_i^2, from the definition of the dual."""
+    alpha = solution.alpha
+    return float(2.0 * (alpha.sum() - solution.certificate.dual) - (problem.ridge * alpha) @ alpha)
+
+
+def _numbers(certificate: Certificate) -> dict[str, float | None]:
+    values = dataclasses.asdict(certificate)
+    return {key: finite(value) for key, value in values.items() if value is None or np.isscalar(value)}
+
+
+def finite(value: Any) -> float | None:
+    """`value` as JSON knows numbers: None for an infinite or missing one."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _npz(arrays: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
+    names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
+    values = {name: record[name] for name in names}
+    return ProblemResult(fingerprint, support=arrays["support"], alpha=arrays["alpha"], reused=reused, **values)
+
+
+def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:
+    """Return the finished answer of a task, or None if there is none, it was stopped early, or its bytes differ."""
+    fingerprint = fingerprint or task.fingerprint
+    folder = Path(task.root) / "problems" / fingerprint[:32]
+    record, data = _read(folder)
+    if record is None or record["status"] not in [status.value for status in FINISHED]:
+        return None
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return _result(fingerprint, record, {name: arrays[name] for name in ("support", "alpha")}, reused=True)
+
+
+def read_result(task: ProblemTask) -> ProblemResult:
+    """Return the answer of a task that was solved, finished or stopped early."""
+    record, data = _read(task.folder)
+    if record is None:
+        raise FileNotFoundError(f"no answer under {task.folder}")
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return _result(task.fingerprint, record, {name: arrays[name] for name in ("support", "alpha")})
+
+
+def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
+    try:
+        record = json.loads((folder / "result.json").read_bytes())
+        data = (folder / "arrays.npz").read_bytes()
+    except (FileNotFoundError, ValueError):
+        return None, b""
+    return (record, data) if hashlib.sha256(data).hexdigest() == record.get("sha256") else (None, b"")
+
+
+def stored_decision(task: ProblemTask) -> Any:
+    """Decision values (m,) over the merged training rows of an answered task, finished or stopped."""
+    record, data = _read(task.folder)
+    if record is None:
+        raise FileNotFoundError(f"no answer under {task.folder}")
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return arrays["decision"]
+
+
+# --- many problems --------------------------------------------------------------------------------------------------
+def solve_problems(
+    tasks: Sequence[ProblemTask],
+    workers: Any = None,
+    progress: Callable[..., None] | None = None,
+    columns: KernelColumns | None = None,
+    labels: Sequence[Any] = (),
+) -> list[ProblemResult]:
+    """Solve all tasks: on the Dask workers if given, else on threads of this process (the solvers hold no lock).
+
+    Parameters
+    ----------
+    columns
+        One source shared by all tasks, in this process; they are then solved one after another.
+    labels
+        Names of the tasks in progress reports.
+    """
+    results: list[ProblemResult | None] = [None] * len(tasks)
+    names = {task.fingerprint[:32]: str(label) for task, label in zip(tasks, labels, strict=False)}
+    with watching(Path(tasks[0].root) / "live", names, len(tasks), progress) as watch:
+        for index, result in _answers(tasks, workers, columns, str(watch.folder)):
+            results[index] = result
+            watch.finished(result.fingerprint, result.certificate["kkt_gap"], result.status)
+    return [result for result in results if result is not None]
+
+
+def _answers(
+    tasks: Sequence[ProblemTask], workers: Any, columns: KernelColumns | None, live: str
+) -> Iterator[tuple[int, ProblemResult]]:
+    if workers is not None and columns is None:
+        yield from workers.map(functools.partial(solve_problem, live=live), list(tasks))
+        return
+    from threadpoolctl import threadpool_limits
+
+    threads = 1 if columns is not None else min(len(tasks), len(os.sched_getaffinity(0)))
+    limit = None if columns is not None else 1  # one BLAS thread a problem: the answer must not depend on the number
+    with threadpool_limits(limit), ThreadPoolExecutor(threads) as pool:
+        futures = {pool.submit(solve_problem, task, live, columns): i for i, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:  # Ctrl-C, SIGTERM or a failed problem: nobody waits for the rest
+            shutil.rmtree(live, ignore_errors=True)
+            for future in futures:
+                future.cancel()
+            raise

@@ -1,0 +1,215 @@
+"""Where runs live: published in one step, listed only when whole, drafts of dead processes swept.
+
+A run is written into a hidden draft folder and appears under `NAME/RUN_ID` at once. A store is a handful of byte
+operations; a new kind of storage is one more subclass. What is inside a run is no concern of this file.
+"""
+
+import abc
+import contextlib
+import datetime
+import errno
+import itertools
+import json
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from svmcore.errors import InputError
+
+__all__ = ["LocalStore", "Store", "open_store", "owned_name", "run_id", "sweep", "write_atomic"]
+
+STALE_SECONDS = 24 * 3600  # a draft of another host: nobody can ask its process, so it goes by age
+
+
+class Store(abc.ABC):
+    """Where runs live; keys are relative paths with forward slashes.
+
+    Subclasses give bytes in and out and one step that makes a finished folder visible.
+    """
+
+    url: str
+
+    @abc.abstractmethod
+    def check(self) -> None:
+        """Raise InputError if nothing can be written here; creates nothing."""
+
+    @abc.abstractmethod
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write `data` at `key`, whole or not at all."""
+
+    @abc.abstractmethod
+    def get_bytes(self, key: str) -> bytes:
+        """Read what stands at `key`; FileNotFoundError if nothing does."""
+
+    @abc.abstractmethod
+    def run_keys(self) -> Iterator[str]:
+        """Keys `NAME/RUN_ID` of the published runs."""
+
+    @abc.abstractmethod
+    def draft(self) -> "contextlib.AbstractContextManager[Path]":
+        """Yield a local folder to write a run into; it is gone afterwards unless it was published."""
+
+    @abc.abstractmethod
+    def tidy(self) -> None:
+        """Remove empty folders that a run which failed may have left."""
+
+    @abc.abstractmethod
+    def publish(self, folder: Path, key: str) -> bool:
+        """Make the draft visible at `key` in one step; False, and nothing done, if the key is taken."""
+
+    @property
+    @abc.abstractmethod
+    def cache(self) -> Path:
+        """Local folder of reusable blocks: data, gram, problems."""
+
+    def address(self, key: str) -> str:
+        """Where `key` is, as a user gives it."""
+        return f"{self.url}/{key}"
+
+    def free_key(self, key: str) -> str:
+        """`key`, or `key-2`, `key-3`, ... if runs of that name are there."""
+        taken = set(self.run_keys())
+        numbered = (f"{key}-{number}" for number in itertools.count(2))
+        return next(name for name in itertools.chain([key], numbered) if name not in taken)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Metrics of every published run: best accuracy first, the newest first among equals."""
+        found = []
+        for key in self.run_keys():
+            with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+                found.append({"key": key, **json.loads(self.get_bytes(f"{key}/metrics.json"))})
+        found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
+        return sorted(found, key=_score, reverse=True)
+
+
+def _score(run: Mapping[str, Any]) -> float:
+    accuracy = run.get("accuracy")
+    return -1.0 if accuracy is None else float(accuracy)
+
+
+class LocalStore(Store):
+    """A folder; publishing is one rename on its file system."""
+
+    def __init__(self, url: str | Path) -> None:
+        self.path = Path(url).expanduser().absolute()
+        self.url = str(self.path)
+
+    @property
+    def cache(self) -> Path:
+        """STORE/.cache."""
+        return self.path / ".cache"
+
+    def check(self) -> None:
+        """Refuse a path under a plain file, or under a folder without write permission."""
+        there = next(p for p in (self.path, *self.path.parents) if os.path.lexists(p))
+        if not there.is_dir():
+            raise InputError(f"store {self.url}: {there} is a file, not a folder; give a folder that can be written")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise InputError(f"store {self.url}: {there} cannot be written; give a folder that can")
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write through a hidden file beside the target, then rename."""
+        write_atomic(self.path / key, data)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Read the file."""
+        return (self.path / key).read_bytes()
+
+    def run_keys(self) -> Iterator[str]:
+        """Folders with metrics; hidden ones are drafts."""
+        for file in sorted(self.path.glob("*/*/metrics.json")):
+            folder = file.parent
+            if not folder.name.startswith(".") and not folder.parent.name.startswith("."):
+                yield f"{folder.parent.name}/{folder.name}"
+
+    @contextlib.contextmanager
+    def draft(self) -> Iterator[Path]:
+        """A folder `.drafts/HOST-PID-...` of this store; drafts of dead processes are swept first."""
+        drafts = self.path / ".drafts"
+        sweep(drafts)
+        folder = drafts / owned_name()
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove the store's own folders, and the store, where they are empty."""
+        for folder in (*self.cache.glob("*"), self.cache, self.path / ".drafts", self.path):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def publish(self, folder: Path, key: str) -> bool:
+        """Rename; a folder that is not empty is never replaced."""
+        target = self.path / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.rename(target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
+
+
+def owned_name() -> str:
+    """Name of a folder that lives as long as this process: HOST-PID-NUMBER."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def sweep(parent: Path) -> None:
+    """Remove folders named by `owned_name` whose process has gone (this host) or that are a day old (another)."""
+    for folder in parent.glob("*-*-*"):
+        host, pid, _ = folder.name.rsplit("-", 2)
+        with contextlib.suppress(FileNotFoundError):
+            stale = time.time() - folder.stat().st_mtime > STALE_SECONDS
+            if host == socket.gethostname():
+                stale = not pid.isdigit() or not _alive(int(pid))
+            if stale:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def open_store(url: str | Path) -> Store:
+    """Open the store at a path, checked to be writable before any work."""
+    if "://" in str(url):
+        raise InputError(f"store {url}: only local folders are supported; give a path")
+    store = LocalStore(url)
+    store.check()
+    return store
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write `data` to `path` so that a reader, or a crash, sees all of it or nothing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def run_id(fingerprint: str, now: datetime.datetime | None = None) -> str:
+    """UTC time and the first eight digits of the fingerprint.
+
+    >>> run_id("0123456789abcdef", datetime.datetime(2026, 1, 2, 3, 4, 5))
+    '20260102T030405Z-01234567'
+    """
+    now = now or datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y%m%dT%H%M%SZ}-{fingerprint[:8]}"

@@ -1,0 +1,213 @@
+"""Recompute what a model claims, from the raw data, in float64, by code that did not make it.
+
+Hashes first; then the source is read again, and every certificate and score follows from alpha, the labels and the
+kernel's definition. Nothing of the cache is used.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pipeline import dataset as datasets
+from pipeline import evaluation
+from pipeline.artifacts import ChangedPart, StoredModel, load_model, model_folder
+from pipeline.config import load_experiment
+from pipeline.progress import Progress, silent
+from pipeline.scoring import train_confusion
+from pipeline.solve import ProblemTask, finite, problem_of, target_of
+from svmcore.certificate import Evaluation, evaluate
+from svmcore.columns import CachedColumns, ComputedColumns
+from svmcore.multiclass import vote
+from svmcore.problem import Problem
+from svmcore.solution import Status
+
+__all__ = ["Difference", "verify"]
+
+SLACK = 1.05  # certified means kkt_gap <= 1.05 tol
+DOUBT = 1e-3  # decision values closer than this may fall on either side
+COLUMN_BYTES = 2 << 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One part that is not what the model claims."""
+
+    part: str
+    stored: Any
+    recomputed: Any
+
+    def __str__(self) -> str:
+        return f"{self.part}: stored {self.stored}, recomputed {self.recomputed}"
+
+
+def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]:
+    """Compare a model with its recomputation.
+
+    Returns
+    -------
+    dict
+        `model`, `agrees`, `differences` [{part, stored, recomputed}], `per_class` [{label, primal, dual, kkt_gap,
+        relative_gap}], `accuracy`, `train_accuracy`: all recomputed.
+
+    Raises
+    ------
+    InputError
+        No model there, a newer format, or a source that cannot be read.
+    """
+    folder = model_folder(path)
+    report: dict[str, Any] = {"model": str(folder), "agrees": False}
+    try:
+        stored = load_model(folder)
+    except ChangedPart as error:
+        return report | {"differences": [{"part": error.part, "stored": "its sha256", "recomputed": str(error)}]}
+    with tempfile.TemporaryDirectory(prefix="marginflow-verify-") as root:
+        found, differences = _recompute(stored, Path(root), progress or silent)
+    listed = [dataclasses.asdict(difference) for difference in differences]
+    return report | {"agrees": not differences, "differences": listed} | found
+
+
+def _recompute(stored: StoredModel, root: Path, progress: Progress) -> tuple[dict[str, Any], list[Difference]]:
+    meta = stored.metadata
+    dataset = datasets.ingest(load_experiment(meta["config"]), root, progress)
+    differences = _data_differences(stored, dataset)
+    if differences:  # other rows: nothing below would mean anything
+        return {"per_class": []}, differences
+    evaluations = _evaluations(stored, dataset, root, progress)
+    entries = []
+    for k, (problem, alpha, found) in enumerate(evaluations):
+        claim = meta["per_class"][k]
+        tol = float(meta["tasks"][k]["solver"]["tol"])
+        differences += _certificate_differences(claim, found, problem, alpha, tol, meta["dtype"])
+        differences += _bias_difference(claim, float(stored.model.bias[k]), found, tol)
+        entries.append(_entry(claim["label"], found))
+    scores, changed = _score_differences(stored, dataset, [found for _, _, found in evaluations])
+    return {"per_class": entries, **scores}, differences + changed
+
+
+def _entry(label: Any, found: Evaluation) -> dict[str, Any]:
+    certificate = dataclasses.asdict(found.certificate)
+    keys = ("primal", "dual", "relative_gap", "kkt_gap")
+    return {"label": label} | {key: finite(certificate[key]) for key in keys}
+
+
+def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
+    meta, model = stored.metadata, stored.model
+    if dataset.fingerprint != meta["data"]:
+        return [Difference("data", meta["data"], dataset.fingerprint)]
+    checks = {
+        "classes": (meta["classes"], list(dataset.classes)),
+        "scaling": (_listed(stored.scaling), _listed(dataset.scaling)),
+    }
+    found = [Difference(part, *values) for part, values in checks.items() if values[0] != values[1]]
+    if not _equal_rows(dataset.X()[stored.support], model.support_vectors):
+        found.append(Difference("support_vectors", "rows of the model", "other rows in the data"))
+    return found
+
+
+def _listed(scaling: Any) -> list[Any]:
+    return [scaling.kind, np.asarray(scaling.shift).tolist(), np.asarray(scaling.factor).tolist()]
+
+
+def _equal_rows(a: Any, b: Any) -> bool:
+    if a.shape != b.shape:
+        return False
+    if sparse.issparse(a) or sparse.issparse(b):
+        return (sparse.csr_matrix(a) != sparse.csr_matrix(b)).nnz == 0
+    return bool(np.array_equal(a, b))
+
+
+def _evaluations(
+    stored: StoredModel, dataset: Any, root: Path, progress: Progress
+) -> list[tuple[Problem, Any, Evaluation]]:
+    """Each problem, its alpha (n,), and what follows from it over float64 columns of the kernel."""
+    model, tasks = stored.model, stored.metadata["tasks"]
+    source = ComputedColumns(model.kernel, dataset.points(np.float64), np.float64)
+    columns = CachedColumns(source, max(COLUMN_BYTES, 16 * source.n))
+    found = []
+    for k, identity in enumerate(tasks):
+        task = ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_tupled(identity))
+        problem = problem_of(task, columns)
+        alpha = np.zeros(columns.n)
+        alpha[stored.support] = model.coef[k] * target_of(task).y[stored.support]
+        found.append((problem, alpha, evaluate(problem, alpha)))
+        progress("verify", k + 1, len(tasks))
+    return found
+
+
+def _tupled(identity: dict[str, Any]) -> dict[str, Any]:
+    fold = identity.get("fold")
+    return identity | {"fold": tuple(fold) if fold else None}
+
+
+def _certificate_differences(
+    claim: dict[str, Any], found: Evaluation, problem: Problem, alpha: Any, tol: float, dtype: str
+) -> list[Difference]:
+    """What rounding of K to the precision of training does not explain.
+
+    An entry of K is off by eps K_max, so v = K coef by about eps K_max ||alpha||_2 (errors of random sign), the dual
+    by at most eps K_max (sum alpha)^2 / 2, and the primal by that and sum_i C_i times the error of v.
+    """
+    label, certificate = claim["label"], found.certificate
+    eps = 8.0 * float(np.finfo(dtype).eps) * float(problem.diagonal.max(initial=1.0))
+    of_v = eps * float(np.linalg.norm(alpha))
+    of_dual = 0.5 * eps * float(alpha.sum()) ** 2 + 1e-9 * abs(certificate.dual)
+    C = np.asarray(problem.C)
+    of_primal = of_dual + of_v * float(C[np.isfinite(C)].sum())
+    found_wrong = []
+    for key, slack in (("dual", of_dual), ("primal", of_primal)):
+        value = finite(getattr(certificate, key))
+        if (value is None) != (claim[key] is None) or (value is not None and abs(value - claim[key]) > slack):
+            found_wrong.append(Difference(f"{key} of class {label}", claim[key], value))
+    allowed = SLACK * tol if claim["status"] == Status.CONVERGED else claim["kkt_gap"]
+    if not certificate.kkt_gap <= allowed + of_v:
+        found_wrong.append(Difference(f"kkt_gap of class {label}", claim["kkt_gap"], certificate.kkt_gap))
+    return found_wrong
+
+
+def _bias_difference(claim: dict[str, Any], bias: float, found: Evaluation, tol: float) -> list[Difference]:
+    slack = max(DOUBT, 2.0 * tol, 2.0 * claim["kkt_gap"])
+    if abs(bias - found.bias) <= slack and bias == claim["bias"]:
+        return []
+    return [Difference(f"bias of class {claim['label']}", bias, found.bias)]
+
+
+def _score_differences(
+    stored: StoredModel, dataset: Any, evaluations: Sequence[Evaluation]
+) -> tuple[dict[str, Any], list[Difference]]:
+    """Accuracies again; rows whose decision is closer than `DOUBT` may have fallen on either side."""
+    meta, model = stored.metadata, stored.model
+    decision = np.stack([found.decision for found in evaluations], axis=1)
+    train = evaluation.accuracy_of(train_confusion(dataset, model, decision))
+    doubtful = float(dataset.counts()[_doubtful(decision)].sum()) / dataset.n_train
+    checks = [("train_accuracy", meta["train_accuracy"], train, doubtful)]
+    test, doubtful = _test_accuracy(dataset, model)
+    checks.append(("accuracy", meta["accuracy"], test, doubtful))
+    found = [
+        Difference(part, claim, value)
+        for part, claim, value, slack in checks
+        if (claim is None) != (value is None) or (value is not None and abs(value - claim) > slack + 1e-12)
+    ]
+    return {"accuracy": test, "train_accuracy": train}, found
+
+
+def _doubtful(decision: Any) -> Any:
+    """Rows (n,) bool whose label hangs on less than `DOUBT`."""
+    if decision.shape[1] == 1:
+        return np.abs(decision[:, 0]) < DOUBT
+    top = np.sort(decision, axis=1)[:, -2:]
+    return (top[:, 1] - top[:, 0] < DOUBT) | (np.abs(decision) < DOUBT).any(axis=1)
+
+
+def _test_accuracy(dataset: Any, model: Any) -> tuple[float | None, float]:
+    right = doubtful = 0
+    for X, codes in dataset.test_blocks():
+        decision = model.decision_function(X)
+        right += int((vote(decision, len(dataset.classes), model.scheme) == codes).sum())
+        doubtful += int(_doubtful(decision).sum())
+    n = dataset.n_test
+    return (right / n, doubtful / n) if n else (None, 0.0)
