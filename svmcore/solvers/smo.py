@@ -1,8 +1,9 @@
 """The production solver: SMO on working sets, over any source of columns.
 
-A round takes the worst violators of both ends, solves the problem restricted to them on the contiguous square of K
-with compiled second-order SMO (`_smo_passes`), and applies what changed to the gradient of all rows in one pass. The
-loop talks to the n-vectors only through `WorkingSetState`, so they may live in memory or in shards.
+A round adds the worst violators of both ends to the working set, solves the problem restricted to it on the contiguous
+square of K with compiled second-order SMO (`_smo_passes`), and applies what changed to the scores of all rows in one
+pass. Members stay until their place is needed, free support vectors longest, so that late rounds solve for all of
+them at once. The loop talks to the n-vectors only through `WorkingSetState`, so they may live in memory or in shards.
 """
 
 import dataclasses
@@ -18,26 +19,26 @@ from svmcore.solution import Status
 from svmcore.solvers._smo_passes import gather_square, solve_box, solve_pairs
 from svmcore.solvers.base import Outcome, Solver
 
-__all__ = ["SMO", "MemoryState", "WorkingSetState"]
+__all__ = ["SMO", "MemoryState", "WorkingSet", "WorkingSetState"]
 
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 HULL_DISTANCE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # relative, see `_not_separable`
 
 
 class WorkingSetState(Protocol):
-    """What a round talks to: it holds y, upper, ridge, gradient for its rows."""
+    """What a round talks to: it holds y, upper, ridge and scores for its rows."""
 
     def extremes(self) -> tuple[float, float]:
         """m(alpha), M(alpha) over all rows."""
 
-    def candidates(self, q: int) -> Floats:
-        """Indices of at most q rows: the worst violators from both ends."""
+    def candidates(self, q: int, outside: Floats) -> Floats:
+        """Indices of at most q rows of the mask `outside`: the worst violators from both ends."""
 
-    def square(self, idx: Floats, dtype: np.dtype) -> Floats:
-        """K[idx, idx], contiguous."""
+    def square(self, idx: Floats, members: Floats, out: Floats) -> None:
+        """out[r, c] = K[idx[r], members[c]]."""
 
-    def apply(self, idx: Floats, delta: Floats) -> None:
-        """Add `delta` to beta = y alpha at `idx` and bring the scores of all rows up to date."""
+    def apply(self, idx: Floats, beta: Floats) -> None:
+        """Set beta = y alpha at `idx` and bring the scores of all rows up to date."""
 
 
 class MemoryState:
@@ -49,15 +50,15 @@ class MemoryState:
         self.lo = np.where(y > 0, 0.0, -upper)
         self.hi = np.where(y > 0, upper, 0.0)
         self.beta = y * alpha
-        self.previous = np.empty(0, dtype=np.int64)
         if gradient is not None:
             self.score = -y * gradient
-        else:
-            self.score = y.copy()
-            moved = np.flatnonzero(alpha)
-            for start in range(0, len(moved), 256):
-                part = moved[start : start + 256]
-                self._update_scores(part, self.beta[part])
+            return
+        self.score = y.copy()
+        moved = np.flatnonzero(alpha)
+        step = min(256, getattr(problem.columns, "capacity", 256))
+        for start in range(0, len(moved), step):
+            part = moved[start : start + step]
+            self._update_scores(part, self.beta[part])
 
     def _update_scores(self, idx: Floats, delta: Floats) -> None:
         matrix, rows = lookup(self.problem.columns, idx)
@@ -67,7 +68,7 @@ class MemoryState:
             self.score -= self.problem.shift * delta.sum()
 
     def extremes(self) -> tuple[float, float]:
-        """m(alpha) and M(alpha); without the equality, the largest violations of growing and of shrinking."""
+        """m(alpha) and M(alpha); without the equality both are taken together with 0."""
         m = float(np.where(self.beta < self.hi, self.score, -np.inf).max())
         low = float(np.where(self.beta > self.lo, self.score, np.inf).min())
         if self.problem.bias is not Bias.FREE:
@@ -75,43 +76,84 @@ class MemoryState:
         return m, low
 
     def kkt_gap(self) -> float:
-        """M - M, at least 0; without the equality, the larger of the two violations."""
+        """m - M, at least 0; without the equality, the larger of the two violations."""
         m, low = self.extremes()
         return max(m - low, 0.0) if self.problem.bias is Bias.FREE else max(m, -low)
 
-    def candidates(self, q: int) -> Floats:
-        """Up to q / 2 worst violators from each end, then the free members of the previous set."""
+    def candidates(self, q: int, outside: Floats) -> Floats:
+        """Up to q / 2 of the worst violators from each end."""
         m, low = self.extremes()
-        up = np.where((self.beta < self.hi) & (self.score > low), self.score, -np.inf)
-        down = np.where((self.beta > self.lo) & (self.score < m), -self.score, -np.inf)
-        kept = self.previous[: q // 2]
-        half = (q - len(kept)) // 2
-        chosen = np.unique(np.concatenate([_largest(up, half), _largest(down, half)]))
-        self.previous = np.concatenate([chosen, np.setdiff1d(kept, chosen, assume_unique=True)])
-        return self.previous
+        if self.problem.bias is not Bias.FREE:
+            m = low = 0.0
+        up = np.flatnonzero((self.beta < self.hi) & (self.score > low) & outside)
+        down = np.flatnonzero((self.beta > self.lo) & (self.score < m) & outside)
+        half = q // 2
+        return np.union1d(_largest(up, self.score, half), _largest(down, -self.score, half))
 
-    def square(self, idx: Floats, dtype: np.dtype) -> Floats:
-        """K[idx, idx] + shift, contiguous, of the asked type."""
+    def square(self, idx: Floats, members: Floats, out: Floats) -> None:
+        """out[r, c] = K[idx[r], members[c]] + shift."""
         matrix, rows = lookup(self.problem.columns, idx)
-        out = np.empty((len(idx), len(idx)), dtype)
-        gather_square(matrix, rows, idx, out)
+        gather_square(matrix, rows, members, out)
         if self.problem.shift:
             out += self.problem.shift
-        return out
 
-    def apply(self, idx: Floats, delta: Floats) -> None:
-        """Scores of all rows after beta[idx] += delta: only columns that changed are read."""
+    def apply(self, idx: Floats, beta: Floats) -> None:
+        """Scores of all rows after beta[idx] = beta: only columns that changed are read."""
+        delta = beta - self.beta[idx]
         moved = delta != 0
+        self.beta[idx] = beta
         self._update_scores(idx[moved], delta[moved])
 
+    def importance(self, idx: Floats) -> Floats:
+        """How much each row is worth keeping in the set: free support vectors first, then the worst violators."""
+        m, low = self.extremes()
+        beta, score = self.beta[idx], self.score[idx]
+        can_grow, can_shrink = beta < self.hi[idx], beta > self.lo[idx]
+        worth = np.where(can_grow & can_shrink, np.inf, -np.inf)
+        worth = np.where(can_grow & ~can_shrink, score - low, worth)
+        return np.where(can_shrink & ~can_grow, m - score, worth)
 
-def _largest(values: Floats, count: int) -> Floats:
-    """Indices of the `count` largest finite values, O(n)."""
-    count = min(count, len(values))
-    if count <= 0:
-        return np.empty(0, dtype=np.int64)
-    top = np.argpartition(values, len(values) - count)[len(values) - count :]
-    return top[np.isfinite(values[top])]
+
+def _largest(idx: Floats, values: Floats, count: int) -> Floats:
+    """The `count` indices of `idx` with the largest `values`, O(len(idx))."""
+    if len(idx) <= count:
+        return idx
+    return idx[np.argpartition(values[idx], len(idx) - count)[len(idx) - count :]]
+
+
+class WorkingSet:
+    """The rows of a working set in fixed places of one square of K, so that only newcomers are gathered."""
+
+    def __init__(self, state: MemoryState, capacity: int, dtype: np.dtype) -> None:
+        self.state, self.capacity = state, capacity
+        self.members = np.empty(0, dtype=np.int64)
+        self.outside = np.ones(state.problem.n, dtype=bool)
+        self._square = np.empty((capacity, capacity), dtype)
+
+    def admit(self, newcomers: Floats) -> None:
+        """Add rows; where the set is full they take the places of the least important members."""
+        q = len(self.members)
+        fresh = np.arange(q, min(q + len(newcomers), self.capacity))
+        worth = self.state.importance(self.members)
+        surplus = len(newcomers) - len(fresh)
+        leaving = np.argpartition(worth, surplus)[:surplus] if surplus else np.empty(0, dtype=np.int64)
+        places = np.concatenate([fresh, leaving])
+        self.outside[self.members[leaving]] = True
+        self.outside[newcomers] = False
+        self.members = np.concatenate([self.members, newcomers[: len(fresh)]])
+        self.members[places] = newcomers
+        self._gather(places, newcomers)
+
+    def _gather(self, places: Floats, newcomers: Floats) -> None:
+        strip = np.empty((len(newcomers), len(self.members)), self._square.dtype)
+        self.state.square(newcomers, self.members, strip)
+        self._square[places, : len(self.members)] = strip
+        self._square[: len(self.members), places] = strip.T
+
+    @property
+    def square(self) -> Floats:
+        """K of the members (q, q)."""
+        return self._square[: len(self.members), : len(self.members)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +165,9 @@ class SMO(Solver):
     tol, max_iter, time_limit
         See `Solver`; `max_iter` counts pair steps.
     working_set
-        Rows of a working set.
+        Most rows of a working set.
+    newcomers
+        Most rows that a round adds to it.
 
     References
     ----------
@@ -138,17 +182,21 @@ class SMO(Solver):
     """
 
     name: ClassVar[str] = "smo"
-    working_set: int = 1024
+    working_set: int = 4096
+    newcomers: int = 256
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
+        if gradient is None and not alpha.any():
+            alpha = self._nested_start(problem, alpha, monitor)
         state = MemoryState(problem, alpha, gradient)
-        n_iter, wide = 0, problem.columns.dtype == np.float64
+        working = WorkingSet(state, self._set_size(problem), problem.columns.dtype)
+        n_iter, wide = 0, False
         while True:
             gap = state.kkt_gap()
             status = self._ends(problem, state, gap, n_iter, monitor)
             if status is not None:
                 return Outcome(status, n_iter, problem.y * state.beta)
-            steps, unbounded = self._round(problem, state, gap, wide, n_iter)
+            steps, unbounded = self._round(problem, state, working, gap, wide, n_iter)
             n_iter += steps
             if unbounded:
                 return Outcome(Status.INFEASIBLE, n_iter, problem.y * state.beta)
@@ -156,6 +204,19 @@ class SMO(Solver):
                 if wide:
                     return Outcome(Status.STALLED, n_iter, problem.y * state.beta)
                 wide = True
+
+    def _nested_start(self, problem: Problem, alpha: Floats, monitor: Monitor) -> Floats:
+        """Alpha of a random quarter of the rows (itself begun on a quarter), solved roughly: few columns are wasted."""
+        rows = np.flatnonzero(problem.upper > 0)
+        if len(rows) < NEST or not hasattr(problem.columns, "take"):
+            return alpha
+        rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
+        part = Problem(
+            problem.columns.take(rows), problem.y[rows], np.asarray(problem.C)[rows], problem.loss, problem.bias, problem.psd
+        )
+        rough = dataclasses.replace(self, tol=max(10 * self.tol, 1e-2))
+        alpha[rows] = rough._solve(part, np.zeros(len(rows)), None, monitor).alpha
+        return alpha
 
     def _ends(self, problem: Problem, state: MemoryState, gap: float, n_iter: int, monitor: Monitor) -> Status | None:
         if gap <= self.tol:
@@ -166,25 +227,29 @@ class SMO(Solver):
             return Status.INFEASIBLE
         return monitor.stops(n_iter, gap)
 
-    def _round(self, problem: Problem, state: MemoryState, gap: float, wide: bool, n_iter: int) -> tuple[int, bool]:
-        """One working set: select, solve on its square, apply. Returns steps taken and whether one was unbounded."""
-        idx = state.candidates(self._set_size(problem))
+    def _round(
+        self, problem: Problem, state: MemoryState, working: WorkingSet, gap: float, wide: bool, n_iter: int
+    ) -> tuple[int, bool]:
+        """Admit violators, solve on the square, apply. Returns steps taken and whether one was unbounded."""
+        working.admit(state.candidates(min(self.newcomers, working.capacity), working.outside))
+        idx, K = working.members, working.square
         target = max(0.5 * self.tol, 0.1 * gap)
-        wide = wide or FLOAT32_DIGITS * float(np.abs(state.score[idx]).max()) > target
-        K = state.square(idx, np.dtype(np.float64 if wide else problem.columns.dtype))
+        if wide or FLOAT32_DIGITS * float(np.abs(state.score[idx]).max()) > target:
+            K = K.astype(np.float64)
         score, beta = state.score[idx].astype(K.dtype), state.beta[idx]
         limit = 200 * len(idx)
         if self.max_iter >= 0:
             limit = min(limit, self.max_iter - n_iter)
         solve = solve_pairs if problem.bias is Bias.FREE else solve_box
         steps, _, unbounded = solve(K, problem.ridge[idx], score, beta, state.lo[idx], state.hi[idx], target, limit)
-        delta = beta - state.beta[idx]
-        state.beta[idx] = beta
-        state.apply(idx, delta)
+        state.apply(idx, beta)
         return steps, unbounded
 
     def _set_size(self, problem: Problem) -> int:
         return min(self.working_set, problem.n, getattr(problem.columns, "capacity", problem.n))
+
+
+NEST = 4096  # rows from which a nested start pays
 
 
 def _not_separable(problem: Problem, state: MemoryState) -> bool:

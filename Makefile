@@ -1,0 +1,38 @@
+# Everything a newcomer needs: `make run`, `make test`. A machine needs Python 3.11 or newer and make, no more.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+CONFIG ?= config/digits.yaml
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: setup run test lint test-full clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	touch $(STAMP)
+
+run: setup
+	$(BIN)/marginflow run $(CONFIG)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy svmcore pipeline
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest -m "not full"
+
+# What is too long for every commit: kill campaigns, a 2 GB file, a real S3 server.
+test-full: lint
+	$(BIN)/pytest
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+-include benchmarks/bench.mk
