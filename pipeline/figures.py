@@ -13,6 +13,7 @@ __all__ = ["confusion_map", "convergence", "regions", "roc"]
 
 MOST_POINTS = 400
 MOST_NAMED = 10
+FEW_POINTS = 30
 
 
 def convergence(history: Sequence[dict[str, Any]], tol: float | None) -> str:
@@ -29,7 +30,8 @@ def convergence(history: Sequence[dict[str, Any]], tol: float | None) -> str:
         ax = figure.add_subplot(yscale="log", xlabel=f"time in the solver ({unit})", ylabel="KKT gap")
         for line in _lines(curves):
             x, y = zip(*line.pop("curve"), strict=True)
-            ax.plot([factor * s for s in x], y, **line)
+            marker = "o" if len(x) <= FEW_POINTS else ""  # between few reports a line is only a guess
+            ax.plot([factor * s for s in x], y, marker=marker, markersize=4, **line)
         if tol:
             ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=f"tol {number(tol)}")
         ax.set_xlim(left=0)
