@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from svmcore.errors import SVMError
+from svmcore.errors import SVMError, Unsupported
 
 __all__ = ["app", "main"]
 
@@ -76,9 +76,8 @@ def _run_in_flow(config: str, overrides: Sequence[str], store: str | None, progr
 @app.command()
 def plan(config: Config, set_: Set = [], json_: Json = False) -> None:  # noqa: B006
     """Bytes and seconds, before any work."""
-    from pipeline.plan import plan_of
-
     from pipeline.config import load_experiment
+    from pipeline.plan import plan_of
 
     _print(plan_of(load_experiment(config, set_)), json_, _plan_text)
 
@@ -156,12 +155,10 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ending in .libsvm or .onnx.")],
 ) -> None:
     """Write a model for other programs: LIBSVM's text, or ONNX."""
-    from pipeline.export import export_model
-
     from pipeline.artifacts import load_model
 
-    export_model(load_model(model), file)
-    _tell(f"wrote {file}")
+    load_model(model)
+    raise Unsupported(f"export to {file} is not there yet; use `marginflow predict`, or pipeline.load_model in Python")
 
 
 # --- what is printed ------------------------------------------------------------------------------------------------
