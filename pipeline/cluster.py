@@ -48,7 +48,7 @@ SETTINGS: dict[str, Any] = {
         "OPENBLAS_NUM_THREADS": 1,
         "NUMBA_NUM_THREADS": 1,
         "NUMBA_THREADING_LAYER": "omp",
-        "DASK_LOGGING__DISTRIBUTED": "error",  # what matters comes back to the driver
+        "DASK_LOGGING__DISTRIBUTED": "critical",  # what matters comes back to the driver
     },
 }
 
@@ -129,9 +129,7 @@ class DaskWorkers(Workers):
             if self.client.status == "running" and self.client.nthreads():
                 seen = time.monotonic()
             elif time.monotonic() - seen > LOST_SECONDS:
-                raise ClusterLost(
-                    f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again"
-                )
+                raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again")
 
 
 # ---- one task
@@ -176,9 +174,7 @@ def _result(future: Any) -> Any:
             "raise cluster.memory, use fewer workers or lower data.rows"
         ) from error
     except NoValidWorkerError as error:
-        raise ClusterLost(
-            f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again"
-        ) from error
+        raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again") from error
     except FutureCancelledError as error:
         raise ClusterLost("the connection to the cluster was lost; run the command again") from error
     if isinstance(result, _Refusal):
@@ -221,7 +217,10 @@ def open_workers(config: Any) -> Iterator[Workers]:
         with _dask_settings(), _OPENERS[kind](options) as client:
             if kind != "local":
                 _check_versions(client)
-            yield DaskWorkers(client)
+            try:
+                yield DaskWorkers(client)
+            finally:  # heartbeats and comms that closing cuts off are not worth a line
+                logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
 @contextlib.contextmanager
@@ -295,6 +294,7 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
             memory_limit=None,  # Dask would take a mapped K for a worker's own memory; see _limit_memory
             host="127.0.0.1",
             dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its HTTP server starts even so, on 8787
             local_directory=str(folder),  # Dask purges what killed processes left below it
         ) as cluster,
         _client(cluster, "the local cluster") as client,
@@ -361,15 +361,19 @@ def _factory(options: dict[str, Any]) -> Iterator[Any]:
         factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"cluster.factory {name!r} cannot be imported ({error}); install it") from error
-    try:
-        cluster = factory(**options.get("kwargs", {}))
-    except TypeError as error:
-        raise InputError(f"cluster.factory {name!r} does not take these cluster.kwargs: {error}") from error
-    with _main_stays_here(), contextlib.closing(cluster):
+    with _main_stays_here(), contextlib.closing(_made(factory, name, options.get("kwargs", {}))) as cluster:
         if options.get("workers"):
             cluster.scale(options["workers"])
         with _client(cluster, f"cluster {name}", queue_seconds=QUEUE_SECONDS) as client:
             yield client
+
+
+def _made(factory: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return factory(**kwargs)
+    except (TypeError, ValueError, RuntimeError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cluster.factory {name!r} does not start ({reason}); correct cluster.kwargs") from error
 
 
 _OPENERS: dict[str, Callable[[dict[str, Any]], contextlib.AbstractContextManager[Any]]] = {

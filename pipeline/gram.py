@@ -1,6 +1,6 @@
 """The kernel matrix K of a dataset, computed in strips by the workers into one file that every solver maps.
 
-    ROOT/gram/FINGERPRINT/gram.json     n, dtype, kernel, dataset
+    ROOT/gram/FINGERPRINT/gram.json     n, dtype, kernel, fingerprint of the rows
                           c/0/0         K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
                           strips/00012  written after strip 12: its checksums
                           zarr.json     written last, when every strip is finished
@@ -78,7 +78,7 @@ def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
     identity = {
         "format": FORMAT,
         "version": VERSION,
-        "dataset": dataset.fingerprint,
+        "rows": dataset.rows_fingerprint,
         "kernel": kernel.spec(),
         "dtype": np.dtype(dtype).name,
         "strips": [len(strips), strips[0][1]],
@@ -111,7 +111,7 @@ def compute_grams(
     Parameters
     ----------
     dataset
-        With `path`, `fingerprint`, `n_merged`, `n_features`, `variance`; workers open it by its path.
+        With `path`, `rows_fingerprint`, `n_merged`, `n_features`, `variance`; workers open it by its path.
     root
         The cache; K is in `local_root(root)/gram/FINGERPRINT`.
     progress
@@ -185,7 +185,7 @@ def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None
         (folder / "c" / "0").mkdir(parents=True, exist_ok=True)
         (folder / "strips").mkdir(exist_ok=True)
         _reserve(folder / "c" / "0" / "0", n * n * dtype.itemsize)
-        described = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "dataset": dataset.fingerprint}
+        described = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
         _write(folder / "gram.json", json.dumps(described, indent=1))
         os.utime(folder)  # the cache evicts the oldest
     except OSError as error:

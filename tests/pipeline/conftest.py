@@ -1,0 +1,25 @@
+"""Worker processes and a small dataset, started once for all tests of this folder."""
+
+import numpy as np
+import pytest
+
+from pipeline.cluster import open_workers
+
+
+@pytest.fixture(scope="session")
+def two_workers():
+    with open_workers({"kind": "local", "workers": 2, "memory": "4GiB"}) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory):
+    """700 rows of 12 columns, two classes, ingested from an npz file."""
+    from pipeline.config import load_experiment
+    from pipeline.dataset import ingest
+
+    folder = tmp_path_factory.mktemp("dataset")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 12)) + 3.0
+    np.savez(folder / "rows.npz", X=X, y=np.where(X[:, 0] > 3.0, 1, -1))
+    return ingest(load_experiment({"data": {"source": str(folder / "rows.npz")}}), folder / "cache")
