@@ -89,17 +89,13 @@ class CsvSource(Source):
         """Yield dense blocks."""
         lines = LineBlocks(self.url, max(1, rows_bytes // 2))
         rows = 0
+        columns = self._detect()
         for text, first_line in lines:
-            if self.columns is None:
-                if not text.strip():
-                    continue
-                self._detect(text)
-            assert self.columns is not None
             body, body_line = self._without_header(text, first_line)
             block = self._parse(body, body_line) if body.strip() else None
             self.done, self.total = lines.done, lines.total
             if block is not None and len(block.X):
-                check_finite(self, block.X, rows, self.columns.names)
+                check_finite(self, block.X, rows, columns.names)
                 rows += len(block.X)
                 yield block
         if not rows:
@@ -110,9 +106,9 @@ class CsvSource(Source):
         return sha256_of(self.url)
 
     # ---- what the first lines tell ----
-    def _detect(self, text: bytes) -> None:
+    def _detect(self) -> Columns:
         label, header, _, fold, n_features = self._given
-        sample = self._sample(text)
+        sample = self._sample()
         self.delimiter = self.delimiter or _detect_delimiter(sample)
         table = [row for row in csv.reader(sample, delimiter=self.delimiter, skipinitialspace=True) if row]
         self.width = len(table[0])
@@ -123,9 +119,17 @@ class CsvSource(Source):
             raise self.fail(f"label {label!r} is a name, but data.header is false; give the label's position")
         names = first if self.header else [str(j) for j in range(self.width)]
         self.columns = Columns(self, names, label, fold, n_features)
+        return self.columns
 
-    def _sample(self, text: bytes) -> list[str]:
-        lines = [line for line in text[: 1 << 22].splitlines() if line.strip()]
+    def _sample(self) -> list[str]:
+        """Return the first lines that are not blank."""
+        lines: list[bytes] = []
+        for text, _ in LineBlocks(self.url, 1 << 20):
+            lines += [line for line in text.splitlines() if line.strip()]
+            if len(lines) >= SAMPLE_LINES:
+                break
+        if not lines:
+            raise self.fail("holds no rows; give a table with at least one line of numbers and a label")
         try:
             return [line.decode("utf-8") for line in lines[:SAMPLE_LINES]]
         except UnicodeDecodeError:
@@ -255,6 +259,6 @@ def _detect_header(table: Sequence[Sequence[str]], label: int) -> bool:
     at = label % len(first) if -len(first) <= label < len(first) else len(first) - 1
     features = [_is_number(cell) for j, cell in enumerate(first) if j != at]
     if not any(features):
-        return bool(features) and bool(rest)
+        return bool(features)
     numeric_labels = bool(rest) and all(len(row) > at and _is_number(row[at]) for row in rest)
     return all(features) and numeric_labels and not _is_number(first[at])
