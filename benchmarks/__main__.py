@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--only", type=_names, default=(), help="solvers, by name, comma separated")
         command.add_argument("--rows", type=int, help="cut each table to this many rows, for a quick trial")
         command.add_argument("--repeats", type=int, default=3, help="measurements a median is taken of")
-        command.add_argument("--results", type=Path, default=results.DEFAULT, help="folder of the JSON lines")
+        command.add_argument("--results", type=Path, help="folder of the JSON lines")
         if name == "run":
             command.add_argument("--cases", type=_names, default=(), help="suites or cases, comma separated; all")
             command.add_argument("--tol", type=float, default=1e-3, help="m - M that every solver stops at")
@@ -77,6 +77,8 @@ def _list(_: argparse.Namespace) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command asked for."""
     arguments = _parser().parse_args(argv)
+    if getattr(arguments, "results", "") is None:
+        arguments.results = results.TRIALS if arguments.rows else results.DEFAULT
     {"run": _run, "batch": _batch, "report": _report, "list": _list}[arguments.command](arguments)
 
 

@@ -179,7 +179,7 @@ def _kernel_stage(source: Path, repeats: int) -> Record:
     return {"solver": OURS, "kind": "kernel stage", "one_gamma": one, "three_gammas": three, "ratio": three / one}
 
 
-HEADER = ("solver", "seconds", "ours is", "run", "worst fold differs", "worst mean differs", "mean score per C")
+HEADER = ("solver", "seconds", "ours faster by", "run", "worst fold differs", "worst mean differs", "mean score per C")
 
 
 def row(record: Record, records: list[Record]) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def row(record: Record, records: list[Record]) -> tuple[str, ...]:
     return (
         record["solver"],
         tables.seconds(record["median_seconds"]),
-        "" if ratio is None else f"{ratio:.0f}× faster",
+        "" if ratio is None else f"{ratio:.0f}×",
         "all folds" if record["share"] == 1 else f"{record['share']:.0%} of the folds, scaled",
         tables.number(record.get("fold_difference"), ".2%"),
         tables.number(record.get("mean_difference"), ".2%"),

@@ -9,6 +9,7 @@ from typing import Any
 
 Record = dict[str, Any]
 DEFAULT = Path(__file__).parent / "results"
+TRIALS = DEFAULT / "trial.tmp"  # of tables cut short: never in the report
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,6 @@ def latest(folder: Path, suite: str) -> dict[str, list[Record]]:
 
 
 def last_run(folder: Path) -> str | None:
-    """Name of the newest run in any suite's file, to be taken up again."""
-    runs = [read(path)[-1]["run"] for path in folder.glob("*.jsonl") if read(path)]
-    return max(runs, default=None)
+    """Name the newest run, to be taken up again: every run begins with a record of the machine."""
+    runs = read(folder / "machine.jsonl")
+    return runs[-1]["run"] if runs else None

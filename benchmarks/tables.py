@@ -13,7 +13,7 @@ HEADER = (
     "data",
     "tol",
     "seconds",
-    "ours is",
+    "ours faster by",
     "first call",
     "dual objective",
     "m − M",
@@ -26,7 +26,7 @@ HEADER = (
 
 
 def seconds(value: float | None) -> str:
-    """Three significant digits."""
+    """Format to three significant digits."""
     return "–" if value is None else f"{value:#.3g}".rstrip(".")
 
 
@@ -41,13 +41,15 @@ def number(value: float | None, form: str) -> str:
 
 
 def fit_bytes(record: Record) -> int | None:
-    """Peak memory of the first fit above the memory before it."""
+    """Return the peak memory of the first fit above the memory before it."""
     return record["peak_bytes"] - record["before_bytes"] if "peak_bytes" in record else None
 
 
-def title(record: Record) -> str:
-    """Solver, with how it treats several classes."""
-    return record["solver"] + {"ovr": ", one-vs-rest", "ovo": ", one-vs-one"}.get(record["task"], "")
+def title(record: Record, records: Sequence[Record] = ()) -> str:
+    """Name the solver, how it treats several classes, and its cache where that is what differs."""
+    name = record["solver"] + {"ovr": ", one-vs-rest", "ovo": ", one-vs-one"}.get(record["task"], "")
+    caches = {other["cache_mb"] for other in records}
+    return f"{name}, {record['cache_mb']:,} MB" if len(caches) > 1 else name
 
 
 def speedup(record: Record, records: Sequence[Record]) -> float | None:
@@ -81,11 +83,11 @@ def row(record: Record, records: Sequence[Record]) -> tuple[str, ...]:
     floor_seconds = least["seconds"] if least else None
     over = record["median_seconds"] / floor_seconds if least and record["median_seconds"] else None
     return (
-        title(record),
+        title(record, records),
         record.get("form", "–"),
         f"{record['tol']:g}",
         _timing(record),
-        "" if ratio is None else f"{ratio:.1f}× faster",
+        "" if ratio is None else f"{ratio:.1f}×",
         seconds(record.get("cold_seconds")),
         dual(record),
         number(record.get("kkt_gap"), ".1e"),

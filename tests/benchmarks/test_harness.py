@@ -7,7 +7,20 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
-from benchmarks import cases, judge, machine, measure, memory, merged_rows, results, suites, tables, worker
+from benchmarks import (
+    cases,
+    claims,
+    judge,
+    machine,
+    measure,
+    memory,
+    merged_rows,
+    report,
+    results,
+    suites,
+    tables,
+    worker,
+)
 
 X5 = np.array([[0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]], dtype=np.float32)
 Y5 = np.array([[-1.0, 1.0, -1.0, -1.0, 1.0]])
@@ -132,7 +145,9 @@ def test_the_newest_run_of_a_case_counts(tmp_path):
     assert [r["seconds"] for r in results.latest(tmp_path, "single")["a9a"]] == [3]
     assert results.Results(tmp_path, "single", "2").has("a9a")
     assert not results.Results(tmp_path, "single", "3").has("a9a")
-    assert results.last_run(tmp_path) == "2"
+    assert results.last_run(tmp_path) is None
+    results.Results(tmp_path, "machine", "3").append("machine", [{}])
+    assert results.last_run(tmp_path) == "3"
 
 
 def test_unknown_cases_are_named():
@@ -166,3 +181,44 @@ def test_a_solver_that_does_not_load_is_a_line_in_the_table(digits):
     [record] = measure.contest(case, table, [measure.Side("thundersvm")], terms, machine.Rates(1, 1, 1))
     assert "thundersvm" in record["status"]
     assert record["median_seconds"] is None
+
+
+def record(solver, seconds, **more):
+    common = {"title": "a9a", "task": "binary", "n": 1000, "p": 5, "C": 1, "gamma": 1, "tol": 1e-3, "cache_mb": 100}
+    return common | {"solver": solver, "seconds": [seconds], "median_seconds": seconds, "status": "ok"} | more
+
+
+def ours(seconds, **more):
+    floor = {"plan": "resident", "seconds": 1.0, "gemm": 0.5, "exp": 0.3, "memory": 0.2}
+    return record("marginflow", seconds, floor=floor, kkt_gap=9e-4, dual=[5.0], shortfall=2e-7, **more)
+
+
+def test_claims_follow_from_the_records():
+    """Twice and eight times as fast: geometric mean 4; slower than nobody; one fit is over three times its floor."""
+    single = {
+        "a9a": [ours(2.0, case="a9a"), record("scikit-learn-intelex", 4.0)],
+        "w8a": [ours(4.0, case="w8a"), record("scikit-learn-intelex", 32.0)],
+    }
+    found = {claim.what: claim for claim in claims.all_of({"single": single})}
+    mean = found["single fits, geometric mean of 2 against scikit-learn-intelex"]
+    assert (mean.measured, mean.holds) == ("4.0", True)
+    assert found["single fits, least against scikit-learn"].holds is None
+    floors = [claim.holds for what, claim in found.items() if "floor" in what]
+    assert False in floors
+    assert found["single fits: our KKT gap in float64 over tol = 1e-3, worst case"].holds
+
+
+def test_the_page_is_written_from_the_records(tmp_path):
+    folder, docs = tmp_path / "results", tmp_path / "docs"
+    results.Results(folder, "single", "1").append("a9a", [ours(2.0), record("scikit-learn", 30.0)])
+    for n in (1000, 2000):
+        results.Results(folder, "scaling", "1").append(f"n{n}", [ours(n**2 / 1e6, n=n), record("libsvm", 9.0, n=n)])
+    text = report.write(folder, docs).read_text()
+    assert "| 15.0× |" in text
+    assert "| marginflow | 1.00 | 4.00 | 2.00 |" in text
+    for name in ("single", "floors", "scaling"):
+        assert f"](images/performance-{name}.svg)" in text
+        assert (docs / "images" / f"performance-{name}.svg").read_text().startswith("<?xml")
+    before = (docs / "images" / "performance-single.svg").read_bytes()
+    report.write(folder, docs)
+    assert (docs / "images" / "performance-single.svg").read_bytes() == before
