@@ -47,19 +47,20 @@ class Lookup(NamedTuple):
 
 
 class ResidentGram:
-    """The whole K, in memory or mapped from a file.
+    """The whole K, in memory or mapped from a file; `points` are the rows of a linear K, for solvers that need them.
 
     >>> ResidentGram(np.eye(3, dtype=np.float32)).columns(np.array([1]))
     array([[0., 1., 0.]], dtype=float32)
     """
 
-    def __init__(self, K: Floats) -> None:
+    def __init__(self, K: Floats, points: Points | None = None) -> None:
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
             raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
         K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
         self.matrix = np.require(K, dtype=K.dtype if K.dtype == np.float32 else np.float64, requirements=["C", "A"])
         self.n = len(K)
         self.dtype = self.matrix.dtype
+        self.points = points
 
     def diagonal(self) -> Floats:
         """K_ii (n,)."""
@@ -75,7 +76,8 @@ class ResidentGram:
 
     def take(self, rows: Floats) -> "ResidentGram":
         """K of the rows `rows` alone."""
-        return ResidentGram(self.matrix[np.ix_(rows, rows)])
+        points = None if self.points is None else self.points.take(rows)
+        return ResidentGram(self.matrix[np.ix_(rows, rows)], points)
 
 
 class ComputedColumns:
@@ -131,8 +133,8 @@ class CachedColumns:
         If not even two columns fit.
     """
 
-    def __init__(self, source: Any, limit_bytes: int) -> None:
-        self.source, self.n, self.dtype = source, source.n, source.dtype
+    def __init__(self, source: Any, limit_bytes: int, memory: Floats | None = None) -> None:
+        self.source, self.n, self.dtype, self.limit_bytes = source, source.n, source.dtype, int(limit_bytes)
         column_bytes = self.n * self.dtype.itemsize
         self.capacity = min(self.n, int(limit_bytes) // max(1, column_bytes))
         if self.capacity < min(2, self.n):
@@ -140,7 +142,9 @@ class CachedColumns:
                 f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
                 f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
             )
-        self.arena = np.empty((self.capacity, self.n), self.dtype)  # pages are touched only as columns arrive
+        if memory is None:  # pages are touched only as columns arrive
+            memory = np.empty(self.capacity * self.n, self.dtype)
+        self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
         self.slot_of = np.full(self.n, -1, dtype=np.int64)
         self.column_in = np.full(self.capacity, -1, dtype=np.int64)
         self.used = np.zeros(self.capacity, dtype=np.int64)
@@ -198,9 +202,11 @@ class CachedColumns:
         oldest = np.argpartition(age, count - len(fresh) - 1)[: count - len(fresh)]
         return np.sort(np.concatenate([fresh, oldest]))
 
-    def take(self, rows: Floats) -> Any:
-        """The source on the rows `rows` alone; nothing of it is kept."""
-        return self.source.take(rows)
+    def take(self, rows: Floats) -> "CachedColumns":
+        """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
+        memory = self.arena.reshape(-1) if self.n_held == 0 else None
+        limit = min(self.limit_bytes, self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize)
+        return CachedColumns(self.source.take(rows), limit, memory)
 
 
 def _runs(slots: Floats) -> list[tuple[slice, slice]]:

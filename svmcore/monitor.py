@@ -10,6 +10,7 @@ from svmcore.solution import Status
 __all__ = ["Monitor", "Progress"]
 
 REPORT_SECONDS = 0.1
+HISTORY = 512  # points kept; every second one is dropped when there are more
 PACE_SECONDS = 0.02
 
 
@@ -46,7 +47,7 @@ class Monitor:
     warn: bool = True
     history: list[Progress] = dataclasses.field(default_factory=list)
     _started: float = dataclasses.field(default_factory=time.perf_counter)
-    _reported: float = -1.0
+    _reported: float = -REPORT_SECONDS
     _asked: float = -1.0
 
     @property
@@ -57,11 +58,10 @@ class Monitor:
     def stops(self, n_iter: int, kkt_gap: float) -> Status | None:
         """Record progress; return the Status to end with, or None to go on."""
         now = Progress(self.seconds, int(n_iter), float(kkt_gap))
-        if now.seconds - self._reported >= REPORT_SECONDS or not self.history:
+        self._record(now)
+        if self.report is not None and now.seconds - self._reported >= REPORT_SECONDS:
             self._reported = now.seconds
-            self.history.append(now)
-            if self.report is not None:
-                self.report(now)
+            self.report(now)
         if self.stop is not None and self.stop():
             return Status.STOPPED
         if self.time_limit is not None and now.seconds > self.time_limit:
@@ -75,6 +75,12 @@ class Monitor:
             return None
         self._asked = seconds
         return self.stops(n_iter, kkt_gap)
+
+    def _record(self, now: Progress) -> None:
+        """Keep the curve of a long solve as short as that of a short one."""
+        self.history.append(now)
+        if len(self.history) > HISTORY:
+            del self.history[1:-1:2]
 
     def finish(self, n_iter: int, kkt_gap: float) -> None:
         """Record the last point, whatever the time since the one before."""

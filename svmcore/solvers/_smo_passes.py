@@ -13,7 +13,7 @@ import numpy as np
 
 from svmcore._numba import njit
 
-__all__ = ["gather_square", "solve_box", "solve_pairs"]
+__all__ = ["gather_square", "place_strip", "solve_box", "solve_pairs"]
 
 BLOCK = 128
 FAR = 1e30  # keeps a row out of a scan
@@ -27,6 +27,19 @@ def gather_square(matrix, rows, columns, out):  # type: ignore[no-untyped-def]
         source, target = matrix[rows[r]], out[r]
         for c in range(len(columns)):
             target[c] = source[columns[c]]
+
+
+@njit
+def place_strip(strip, places, square):  # type: ignore[no-untyped-def]
+    """Write strip[r, c] to square[places[r], c] and to square[c, places[r]], tile by tile."""
+    rows, columns = strip.shape
+    for r in range(rows):
+        square[places[r], :columns] = strip[r]
+    for start in range(0, columns, 64):
+        for r in range(rows):
+            place = places[r]
+            for c in range(start, min(start + 64, columns)):
+                square[c, place] = strip[r, c]
 
 
 @njit
@@ -107,6 +120,8 @@ def _set_penalties(i, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no
 def solve_pairs(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-untyped-def]
     """SMO on one working set with the equality sum beta = const; changes `s` (type of K) and `beta` (float64).
 
+    `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square.
+
     Returns
     -------
     (n_iter, gap, unbounded)
@@ -120,14 +135,14 @@ def solve_pairs(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-un
     for t in range(q):
         diagonal[t] = K[t, t] + ridge[t]
         _set_penalties(t, beta, lo, hi, up_penalty, low_penalty)
-    _step_and_extremes(s, kind(0), K[0], K[0], up_penalty, low_penalty, best_up, best_low)
+    _step_and_extremes(s, kind(0), K[0][:q], K[0][:q], up_penalty, low_penalty, best_up, best_low)
     n_iter, gap = 0, 0.0
     while True:
         i, worst = _find_up(s, up_penalty, best_up), _find_low(s, low_penalty, best_low)
         gap = np.float64(s[i]) - np.float64(s[worst])
         if up_penalty[i] > 0 or low_penalty[worst] > 0 or gap <= tol or n_iter >= max_iter:
             break
-        j = _best_gain(s[i], diagonal[i], K[i], s, diagonal, low_penalty, best_low)
+        j = _best_gain(s[i], diagonal[i], K[i][:q], s, diagonal, low_penalty, best_low)
         room = min(hi[i] - beta[i], beta[j] - lo[j])
         eta = np.float64(diagonal[i]) + np.float64(diagonal[j]) - 2.0 * np.float64(K[i, j])
         step = min((np.float64(s[i]) - np.float64(s[j])) / eta, room) if eta > TAU else room
@@ -139,7 +154,7 @@ def solve_pairs(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-un
         s[j] += kind(step * ridge[j])
         _set_penalties(i, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, beta, lo, hi, up_penalty, low_penalty)
-        _step_and_extremes(s, kind(step), K[i], K[j], up_penalty, low_penalty, best_up, best_low)
+        _step_and_extremes(s, kind(step), K[i][:q], K[j][:q], up_penalty, low_penalty, best_up, best_low)
         n_iter += 1
     return n_iter, max(gap, 0.0) if q > 0 else 0.0, False
 
@@ -174,7 +189,7 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
     for t in range(q):
         diagonal[t] = max(K[t, t] + ridge[t], TAU)
         _set_penalties(t, beta, lo, hi, up_penalty, low_penalty)
-    gap = _step_and_gain(s, kind(0), K[0], diagonal, up_penalty, low_penalty, best)
+    gap = _step_and_gain(s, kind(0), K[0][:q], diagonal, up_penalty, low_penalty, best)
     n_iter = 0
     while gap > tol and n_iter < max_iter:
         block = np.argmax(best)
@@ -195,6 +210,6 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
             beta[i] = min(max(beta[i], lo[i]), hi[i])
         s[i] -= kind(step * ridge[i])
         _set_penalties(i, beta, lo, hi, up_penalty, low_penalty)
-        gap = _step_and_gain(s, kind(step), K[i], diagonal, up_penalty, low_penalty, best)
+        gap = _step_and_gain(s, kind(step), K[i][:q], diagonal, up_penalty, low_penalty, best)
         n_iter += 1
     return n_iter, gap, False

@@ -11,16 +11,18 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from svmcore.columns import add_columns, lookup
+from svmcore.columns import ResidentGram, add_columns, lookup
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.problem import Bias, Problem
 from svmcore.solution import Status
-from svmcore.solvers._smo_passes import gather_square, solve_box, solve_pairs
+from svmcore.solvers._smo_passes import gather_square, place_strip, solve_box, solve_pairs
 from svmcore.solvers.base import Outcome, Solver
 
 __all__ = ["SMO", "MemoryState", "WorkingSet", "WorkingSetState"]
 
+NEST = 4096  # rows from which a nested start pays
+PADDING = 16
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 HULL_DISTANCE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # relative, see `_not_separable`
 
@@ -128,7 +130,8 @@ class WorkingSet:
         self.state, self.capacity = state, capacity
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.problem.n, dtype=bool)
-        self._square = np.empty((capacity, capacity), dtype)
+        # the padding keeps a column of the square from falling into one set of the cache
+        self.square = np.empty((capacity, capacity + PADDING), dtype)
 
     def admit(self, newcomers: Floats) -> None:
         """Add rows; where the set is full they take the places of the least important members."""
@@ -145,15 +148,9 @@ class WorkingSet:
         self._gather(places, newcomers)
 
     def _gather(self, places: Floats, newcomers: Floats) -> None:
-        strip = np.empty((len(newcomers), len(self.members)), self._square.dtype)
+        strip = np.empty((len(newcomers), len(self.members)), self.square.dtype)
         self.state.square(newcomers, self.members, strip)
-        self._square[places, : len(self.members)] = strip
-        self._square[: len(self.members), places] = strip.T
-
-    @property
-    def square(self) -> Floats:
-        """K of the members (q, q)."""
-        return self._square[: len(self.members), : len(self.members)]
+        place_strip(strip, places, self.square)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,11 +205,17 @@ class SMO(Solver):
     def _nested_start(self, problem: Problem, alpha: Floats, monitor: Monitor) -> Floats:
         """Alpha of a random quarter of the rows (itself begun on a quarter), solved roughly: few columns are wasted."""
         rows = np.flatnonzero(problem.upper > 0)
-        if len(rows) < NEST or not hasattr(problem.columns, "take"):
+        costly = not isinstance(problem.columns, ResidentGram) and hasattr(problem.columns, "take")
+        if len(rows) < NEST or not costly:
             return alpha
         rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
         part = Problem(
-            problem.columns.take(rows), problem.y[rows], np.asarray(problem.C)[rows], problem.loss, problem.bias, problem.psd
+            problem.columns.take(rows),
+            problem.y[rows],
+            np.asarray(problem.C)[rows],
+            problem.loss,
+            problem.bias,
+            problem.psd,
         )
         rough = dataclasses.replace(self, tol=max(10 * self.tol, 1e-2))
         alpha[rows] = rough._solve(part, np.zeros(len(rows)), None, monitor).alpha
@@ -231,11 +234,12 @@ class SMO(Solver):
         self, problem: Problem, state: MemoryState, working: WorkingSet, gap: float, wide: bool, n_iter: int
     ) -> tuple[int, bool]:
         """Admit violators, solve on the square, apply. Returns steps taken and whether one was unbounded."""
-        working.admit(state.candidates(min(self.newcomers, working.capacity), working.outside))
-        idx, K = working.members, working.square
+        newcomers = min(max(self.newcomers, len(working.members) // 4), 2 * self.newcomers, working.capacity)
+        working.admit(state.candidates(newcomers, working.outside))
+        idx, K = working.members, working.square  # K of the members is the square's first q rows and columns
         target = max(0.5 * self.tol, 0.1 * gap)
         if wide or FLOAT32_DIGITS * float(np.abs(state.score[idx]).max()) > target:
-            K = K.astype(np.float64)
+            K = K[: len(idx), : len(idx)].astype(np.float64)
         score, beta = state.score[idx].astype(K.dtype), state.beta[idx]
         limit = 200 * len(idx)
         if self.max_iter >= 0:
@@ -247,9 +251,6 @@ class SMO(Solver):
 
     def _set_size(self, problem: Problem) -> int:
         return min(self.working_set, problem.n, getattr(problem.columns, "capacity", problem.n))
-
-
-NEST = 4096  # rows from which a nested start pays
 
 
 def _not_separable(problem: Problem, state: MemoryState) -> bool:
