@@ -50,8 +50,9 @@ class ParquetSource(Source):
                 self.total = file.metadata.num_rows
                 for batch in file.iter_batches(_rows_in(rows_bytes, len(columns.features)), use_threads=False):
                     if batch.num_rows:
-                        yield self._block(batch, columns)
+                        block = self._block(batch, columns)
                         self.done += batch.num_rows
+                        yield block
             except (pa.ArrowException, OSError) as error:
                 raise self.fail(f"not a whole Parquet file ({str(error).splitlines()[0][:200]})") from None
         if not self.total:
@@ -168,8 +169,8 @@ class NpzSource(Source):
                 rows = min(step, n - start)
                 flat = self._read(stream, rows * p, dtype)
                 X = _numbers(self, flat.reshape((p, rows)).T if fortran else flat.reshape((rows, p)), start)
-                yield RowBlock(X, None if y is None else y[start : start + rows])
                 self.done = start + rows
+                yield RowBlock(X, None if y is None else y[start : start + rows])
 
     def _checked_shape(self, shape: tuple[int, ...], dtype: np.dtype[Any], y: NDArray[Any] | None) -> tuple[int, int]:
         if len(shape) != 2 or 0 in shape:
@@ -216,8 +217,8 @@ class ZarrSource(Source):
         step = max(chunk, _rows_in(rows_bytes, X.shape[1]) // chunk * chunk)
         for start in range(0, self.total, step):
             rows = _numbers(self, np.asarray(X[start : start + step]), start)
-            yield RowBlock(rows, None if y is None else y[start : start + step])
             self.done = start + len(rows)
+            yield RowBlock(rows, None if y is None else y[start : start + step])
 
     def _csr(self, X: Any, y: NDArray[Any] | None, rows_bytes: int) -> Iterator[RowBlock]:
         indptr = np.asarray(X["indptr"][...], dtype=np.int64)
@@ -235,8 +236,8 @@ class ZarrSource(Source):
             block = sparse.csr_array((data, np.asarray(X["indices"][a:b]), indptr[lo : hi + 1] - a), shape=(hi - lo, p))
             block.sum_duplicates()
             block.eliminate_zeros()
-            yield RowBlock(block, None if y is None else y[lo:hi])
             self.done = hi
+            yield RowBlock(block, None if y is None else y[lo:hi])
 
     def _expect(self, shape: tuple[int, ...], y: NDArray[Any] | None) -> None:
         self.total = int(shape[0])
@@ -261,8 +262,8 @@ class BundledSource(Source):
         self.total = len(y)
         step = _rows_in(rows_bytes, X.shape[1])
         for start in range(0, len(y), step):
-            yield RowBlock(X[start : start + step], y[start : start + step])
             self.done = min(start + step, len(y))
+            yield RowBlock(X[start : start + step], y[start : start + step])
 
     def digest(self) -> str:
         """Sha256 of the numbers, whichever version of scikit-learn ships them."""

@@ -83,11 +83,12 @@ class ColumnStats:
         m = X.shape[0]
         if not m:
             return
-        mean, squares, least, largest = _csr_moments(X) if sparse.issparse(X) else _dense_moments(X)
-        total = self.n + m
-        difference = mean - self.mean
-        self.squares += squares + difference**2 * (self.n * m / total)
-        self.mean += difference * (m / total)
+        with np.errstate(over="ignore", invalid="ignore"):  # `fit_scaling` refuses what overflows
+            mean, squares, least, largest = _csr_moments(X) if sparse.issparse(X) else _dense_moments(X)
+            total = self.n + m
+            difference = mean - self.mean
+            self.squares += squares + difference**2 * (self.n * m / total)
+            self.mean += difference * (m / total)
         self.least = np.minimum(self.least, least)
         self.largest = np.maximum(self.largest, largest)
         self.n = total

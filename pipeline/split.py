@@ -47,11 +47,10 @@ def stratified_sample(codes: NDArray[np.int32], n: int, seed: int, url: str) -> 
         raise InputError(f"{url}: data.rows {n} is fewer than the {len(sizes)} classes; ask for more rows")
     exact = sizes * (n / len(codes))
     wanted = np.maximum(np.floor(exact).astype(np.int64), 1)
-    order = np.argsort(-(exact - np.floor(exact)), kind="stable")
-    for c in order[: max(0, n - int(wanted.sum()))]:
-        wanted[c] += 1
+    while wanted.sum() < n:
+        wanted[np.argmax(np.where(wanted < sizes, exact - wanted, -np.inf))] += 1
     while wanted.sum() > n:
-        wanted[np.argmax(wanted)] -= 1
+        wanted[np.argmax(np.where(wanted > 1, wanted - exact, -np.inf))] -= 1
     random = np.random.default_rng(seed)
     parts = [random.permutation(np.flatnonzero(codes == c))[:k] for c, k in enumerate(wanted.tolist())]
     return np.sort(np.concatenate(parts))
