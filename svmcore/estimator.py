@@ -1,25 +1,127 @@
-"""SVC with scikit-learn's parameters, their meanings and its attributes: the only file here that imports sklearn."""
+"""SVC with scikit-learn's parameters, their meanings and its attributes: the only file here that imports sklearn.
 
-from typing import Any, Self
+What differs from scikit-learn's SVC, and why, is in docs/coming_from_sklearn.md.
+"""
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from svmcore._sklearn_layout import class_order, to_layout
+from svmcore._hooks import Hooks
+from svmcore._interrupt import stop_on_interrupt
+from svmcore._platt import couple, sigmoid
+from svmcore._sklearn_layout import class_order, from_layout, to_layout
 from svmcore.kernels import RBF, Linear, Polynomial, Precomputed, Tanh
 from svmcore.kernels.base import Kernel
 from svmcore.losses import Loss
+from svmcore.model import Model
+from svmcore.multiclass import vote
+from svmcore.points import Floats
+from svmcore.solution import Status
 from svmcore.solvers import Solver
-from svmcore.training import Control, Recipe, Training, train
+from svmcore.training import Recipe, Training, train
+
+try:
+    from sklearn.callback import CallbackSupportMixin
+except ImportError:  # scikit-learn < 1.9
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands in for what older versions lack."""
+
 
 __all__ = ["SVC"]
 
+NO_GAMMA = 1e-300  # scikit-learn allows gamma=0; a number that vanishes in every product does the same
+DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed in 1.11."
 
-class SVC(ClassifierMixin, BaseEstimator):
-    """C-support vector classification."""
+
+def _has_probability(svc: "SVC") -> bool:
+    if svc.probability == "deprecated" or not svc.probability:
+        raise AttributeError("predict_proba is not available when probability=False")
+    return True
+
+
+class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """C-support vector classification: scikit-learn's SVC, parameter for parameter, solved exactly and certified.
+
+    Parameters
+    ----------
+    C, kernel, degree, gamma, coef0, tol, cache_size, class_weight, max_iter, decision_function_shape, break_ties
+        As in `sklearn.svm.SVC`. `kernel` may also be a `svmcore.Kernel`; `cache_size` (MB) bounds the kernel matrix
+        or its columns.
+    shrinking, verbose, random_state, probability
+        As in `sklearn.svm.SVC`; `shrinking` changes nothing here, `probability` is deprecated there and here.
+    loss
+        "hinge", or "squared_hinge".
+    solver
+        Name of a solver, or a `svmcore.Solver` with parameters of its own beside `tol` and `max_iter`.
+    multi_class
+        "ovo", one problem for each pair of classes, or "ovr", one for each class against the rest.
+    time_limit
+        Seconds for all problems together; the model at the end of them is usable and certified.
+    n_jobs
+        Binary problems solved at once, on threads; None for all cores.
+    warm_start
+        Begin from the coefficients of the fit before, on as many rows.
+
+    Attributes
+    ----------
+    support_, support_vectors_, n_support_, dual_coef_, coef_, intercept_, classes_, class_weight_, n_iter_,
+    fit_status_, n_features_in_, feature_names_in_, shape_fit_, probA_, probB_
+        As in `sklearn.svm.SVC`; with `multi_class="ovr"` and more than two classes, `dual_coef_` is (n_classes, n_SV).
+    certificate_
+        One `svmcore.Certificate` per binary problem: primal, dual, KKT gap, recomputed in float64.
+    status_
+        One `svmcore.Status` per binary problem.
+    history_
+        Progress (seconds, steps, KKT gap) of each binary problem.
+
+    >>> model = SVC(kernel="linear").fit([[-2.0, -1], [-1, -1], [1, 1], [2, 1]], ["a", "a", "b", "b"])
+    >>> model.dual_coef_, model.predict([[-0.8, -1.0]]).tolist(), model.certificate_[0].relative_gap
+    (array([[-0.25,  0.25]]), ['a'], 0.0)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "C": [Interval(Real, 0.0, None, closed="right")],
+        "kernel": [StrOptions({"linear", "poly", "rbf", "sigmoid", "precomputed"}), callable],
+        "degree": [Interval(Integral, 0, None, closed="left")],
+        "gamma": [StrOptions({"scale", "auto"}), Interval(Real, 0.0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "shrinking": ["boolean"],
+        "probability": ["boolean", StrOptions({"deprecated"})],
+        "tol": [Interval(Real, 0.0, None, closed="neither")],
+        "cache_size": [Interval(Real, 0, None, closed="neither")],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "verbose": ["verbose"],
+        "max_iter": [Interval(Integral, -1, None, closed="left")],
+        "decision_function_shape": [StrOptions({"ovr", "ovo"})],
+        "break_ties": ["boolean"],
+        "random_state": ["random_state"],
+        "loss": [StrOptions({"hinge", "squared_hinge"})],
+        "solver": [str, Solver],
+        "multi_class": [StrOptions({"ovo", "ovr"})],
+        "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
+        "n_jobs": [Integral, None],
+        "warm_start": ["boolean"],
+    }
 
     def __init__(
         self,
@@ -29,86 +131,315 @@ class SVC(ClassifierMixin, BaseEstimator):
         degree: int = 3,
         gamma: float | str = "scale",
         coef0: float = 0.0,
+        shrinking: bool = True,
+        probability: bool | str = "deprecated",
         tol: float = 1e-3,
         cache_size: float = 200,
+        class_weight: dict | str | None = None,
+        verbose: bool = False,
         max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        random_state: Any = None,
         loss: str = "hinge",
-        solver: str = "smo",
+        solver: Any = "smo",
         multi_class: str = "ovo",
         time_limit: float | None = None,
         n_jobs: int | None = None,
+        warm_start: bool = False,
     ) -> None:
         self.C = C
         self.kernel = kernel
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+        self.shrinking = shrinking
+        self.probability = probability
         self.tol = tol
         self.cache_size = cache_size
+        self.class_weight = class_weight
+        self.verbose = verbose
         self.max_iter = max_iter
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.random_state = random_state
         self.loss = loss
         self.solver = solver
         self.multi_class = multi_class
         self.time_limit = time_limit
         self.n_jobs = n_jobs
+        self.warm_start = warm_start
 
-    def _kernel(self) -> Kernel:
-        made = {
-            "linear": lambda: Linear(),
-            "poly": lambda: Polynomial(degree=self.degree, gamma=self.gamma, coef0=self.coef0),
-            "rbf": lambda: RBF(gamma=self.gamma),
-            "sigmoid": lambda: Tanh(gamma=self.gamma, coef0=self.coef0),
-            "precomputed": Precomputed,
-        }
-        return made[self.kernel]()
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        return tags
 
-    def _recipe(self) -> Recipe:
-        return Recipe(
-            kernel=self._kernel(),
-            C=self.C,
-            loss=Loss.create(self.loss),
-            solver=Solver.create({"name": self.solver, "tol": self.tol, "max_iter": self.max_iter}),
-            scheme=self.multi_class,
-            cache_bytes=int(self.cache_size * 2**20),
-            n_jobs=self.n_jobs,
-        )
-
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit."""
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
-        control = Control(time_limit=self.time_limit)
-        training = train(self._recipe(), X, codes, self.classes_, sample_weight, control)
-        self._keep(training, X, codes)
+        """Fit to rows `X` (n, p), labels `y` (n,) and weights (n,); Ctrl-C ends it early with a certified model."""
+        self._warn_of_probability()
+        X, y, weights = self._validated(X, y, sample_weight)
+        start = self._start(len(y)) if self.warm_start else None
+        codes = self._encode(y, weights)
+        rows = self._kernel_rows(X)
+        with stop_on_interrupt() as interrupted, Hooks(self, X, y, sample_weight, interrupted) as hooks:
+            training = train(self._recipe(y, weights), rows, codes, self.classes_, weights, hooks.control, start)
+            self._keep(training, codes, sparse.issparse(rows))
+            self.shape_fit_ = X.shape if hasattr(X, "shape") else (_num_samples(X),)
+        self._warn_of_status(interrupted())
         return self
 
-    def _keep(self, training: Training, X: Any, codes: Any) -> None:
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
+        if sparse.issparse(X) and self._kernel_name == "precomputed":
+            raise TypeError("Sparse precomputed kernels are not supported.")
+        if self._kernel_name == "callable":
+            check_consistent_length(X, y)
+            n = _num_samples(X)
+        else:
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
+            n = X.shape[0]
+        if self._kernel_name == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(f"Precomputed matrix must be a square matrix. Input is a {n}x{X.shape[1]} matrix.")
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, np.empty(n), dtype=np.float64)
+        self._sparse = sparse.issparse(X) and self._kernel_name != "callable"
+        return X, column_or_1d(y, warn=True), sample_weight
+
+    def _encode(self, y: Any, weights: Floats | None) -> Floats:
+        """Class codes (n,); a class without a row of positive weight does not exist."""
+        check_classification_targets(y)
+        n_classes = len(np.unique(y))
+        if n_classes < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {n_classes} class")
+        kept = slice(None) if weights is None else weights > 0
+        self.classes_, kept_codes = np.unique(y[kept], return_inverse=True)
+        codes = np.zeros(len(y), dtype=np.int64)
+        codes[kept] = kept_codes
+        self.class_weight_ = np.ones(len(self.classes_))
+        if len(self.classes_) > 1:
+            of = None if weights is None else weights[kept]
+            self.class_weight_ = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=y[kept], sample_weight=of
+            )
+        return codes
+
+    @property
+    def _watched(self) -> bool:
+        """Whether somebody wants to hear of the progress, one problem after the other."""
+        return bool(self.verbose or getattr(self, "_skl_callbacks", None))
+
+    @property
+    def _kernel_name(self) -> str:
+        if isinstance(self.kernel, Kernel):
+            return self.kernel.name
+        return "callable" if callable(self.kernel) else str(self.kernel)
+
+    def _kernel_rows(self, X: Any) -> Any:
+        """The rows to train on: those of K where the kernel is a function."""
+        if self._kernel_name != "callable":
+            return X
+        self._X_fit = X
+        K = self._called(X)
+        if K.shape[0] != K.shape[1]:
+            raise ValueError("X.shape[0] should be equal to X.shape[1]")
+        return K
+
+    def _called(self, X: Any) -> Floats:
+        K = self.kernel(X, self._X_fit)
+        return np.asarray(K.toarray() if sparse.issparse(K) else K, dtype=np.float64, order="C")
+
+    def _recipe(self, y: Any, weights: Floats | None) -> Recipe:
+        gamma = self.gamma if isinstance(self.gamma, str) else max(float(self.gamma), NO_GAMMA)
+        makers: dict[str, Callable[[], Kernel]] = {
+            "linear": Linear,
+            "poly": lambda: Polynomial(degree=self.degree, gamma=gamma, coef0=self.coef0),
+            "rbf": lambda: RBF(gamma=gamma),
+            "sigmoid": lambda: Tanh(gamma=gamma, coef0=self.coef0),
+            "precomputed": Precomputed,
+            "callable": Precomputed,
+        }
+        solver = self.solver
+        if isinstance(solver, str):
+            solver = {"name": solver, "tol": self.tol, "max_iter": self.max_iter}
+        jobs = 1 if self._watched else self.n_jobs
+        return Recipe(
+            kernel=self.kernel if isinstance(self.kernel, Kernel) else makers[self._kernel_name](),
+            C=float(self.C),
+            loss=Loss.create(self.loss),
+            solver=Solver.create(solver),
+            class_weight=self.class_weight_,
+            scheme=self.multi_class,
+            cache_bytes=int(self.cache_size * 2**20),
+            n_jobs=jobs if jobs is not None and jobs > 0 else None,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)) if self.probability is True else None,
+        )
+
+    def _start(self, n: int) -> Floats | None:
+        """Coefficients (k, n) of the fit before, if it was on as many rows."""
+        if not hasattr(self, "shape_fit_") or self.shape_fit_[0] != n:
+            return None
+        coef = self.dual_coef_.toarray() if sparse.issparse(self.dual_coef_) else self.dual_coef_
+        if self._pairwise:
+            coef = from_layout(coef, np.repeat(np.arange(len(self.classes_)), self._n_support), len(self.classes_))
+        start = np.zeros((len(coef), n))
+        start[:, self.support_] = coef
+        return start
+
+    @property
+    def _pairwise(self) -> bool:
+        """Whether there is one problem for each pair of more than two classes."""
+        return self._model.scheme == "ovo" and len(self.classes_) > 2
+
+    def _keep(self, training: Training, codes: Floats, as_sparse: bool) -> None:
+        """Set the fitted attributes, in LIBSVM's layout for one-vs-one."""
         order = class_order(codes[training.support])
         self.support_ = training.support[order].astype(np.int32)
-        self._model = training.model
-        ovo = self.multi_class == "ovo" or len(self.classes_) == 2
+        self._n_support = np.bincount(codes[self.support_], minlength=len(self.classes_)).astype(np.int32)
+        self._model, self._vector = training.model, training.vector[order]
         coef = training.coef[:, order]
-        self.dual_coef_ = to_layout(coef, codes[self.support_], len(self.classes_)) if ovo else coef
-        if sparse.issparse(X):
-            self.dual_coef_ = sparse.csr_matrix(self.dual_coef_)
-        self.support_vectors_ = X[self.support_]
-        flip = -1.0 if ovo and len(self.classes_) > 2 else 1.0
-        self.intercept_ = flip * training.model.bias
-        self.n_support_ = np.bincount(codes[self.support_], minlength=len(self.classes_)).astype(np.int32)
+        if self._pairwise:
+            coef = to_layout(coef, codes[self.support_], len(self.classes_))
+        self.dual_coef_ = sparse.csr_matrix(coef) if as_sparse else coef
+        self.intercept_ = -training.model.bias if self._pairwise else training.model.bias.copy()
+        self._gamma = getattr(training.model.kernel, "gamma", 0.0)
         self.n_iter_ = np.array([solution.n_iter for solution in training.solutions], dtype=np.int32)
-        self.certificate_ = [solution.certificate for solution in training.solutions]
-        self.plan_ = training.plan
+        self.certificate_ = tuple(solution.certificate for solution in training.solutions)
+        self.status_ = tuple(solution.status for solution in training.solutions)
+        self.history_ = tuple(solution.history for solution in training.solutions)
+        self.fit_status_ = int(any(status is not Status.CONVERGED for status in self.status_))
+        self._probA, self._probB = training.sigmoids.T
 
-    def decision_function(self, X: Any) -> Any:
-        """Decision values."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", accept_sparse="csr", reset=False)
-        decision = self._model.decision_function(X)
-        return decision.ravel() if len(self.classes_) == 2 else decision
+    def _warn_of_probability(self) -> None:
+        if self.probability != "deprecated":
+            warnings.warn(
+                "The `probability` parameter was deprecated in 1.9 and will be removed in version 1.11. "
+                "Use `CalibratedClassifierCV(SVC(), ensemble=False)` instead of `SVC(probability=True)`",
+                FutureWarning,
+                stacklevel=4,
+            )
 
-    def predict(self, X: Any) -> Any:
-        """Labels."""
+    def _warn_of_status(self, interrupted: bool) -> None:
+        if not self.fit_status_:
+            return
+        status = max(self.status_, key=lambda status: status.severity)
+        late = sum(status is not Status.CONVERGED for status in self.status_)
+        cause = {
+            Status.MAX_ITER: f"max_iter={self.max_iter}",
+            Status.TIME_LIMIT: f"time_limit={self.time_limit}",
+            Status.STOPPED: "interrupted" if interrupted else "stopped by a callback",
+        }.get(status, f"{status}")
+        warnings.warn(
+            f"Solver terminated early ({cause}).  Consider pre-processing your data with StandardScaler or "
+            f"MinMaxScaler. {late} of {len(self.status_)} problems did not "
+            f"converge; the worst KKT gap is {max(c.kkt_gap for c in self.certificate_):.3g}, tol {self.tol:g}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    def _rows(self, X: Any) -> Any:
+        """Rows to evaluate the model at, checked against those it was trained on."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", accept_sparse="csr", reset=False)
-        return self._model.predict(X)
+        if self._kernel_name == "callable":
+            X = self._called(X)
+        else:
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", accept_sparse="csr", reset=False)
+        if sparse.issparse(X) and not self._sparse:
+            raise ValueError(f"cannot use sparse input in {type(self).__name__!r} trained on dense data")
+        if self._kernel_name in ("callable", "precomputed") and X.shape[1] != self.shape_fit_[0]:
+            raise ValueError(
+                f"X.shape[1] = {X.shape[1]} should be equal to {self.shape_fit_[0]}, "
+                "the number of samples at training time"
+            )
+        if self._n_support.sum() != len(self.support_):
+            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
+        return X
+
+    def decision_function(self, X: Any) -> Floats:
+        """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo"."""
+        decision = self._model_of_fitted().decision_function(self._rows(X))
+        if len(self.classes_) == 2:
+            return decision.ravel()
+        if not self._pairwise:
+            return decision
+        if self.decision_function_shape == "ovr":
+            return np.asarray(_ovr_decision_function(decision > 0, decision, len(self.classes_)))
+        return -decision  # LIBSVM's sign: the earlier class of a pair is positive
+
+    def _model_of_fitted(self) -> Model:
+        check_is_fitted(self)
+        return self._model
+
+    def predict(self, X: Any) -> Floats:
+        """Labels (n,) of rows `X` (n, p)."""
+        check_is_fitted(self)
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        if self.break_ties and len(self.classes_) > 2:
+            return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+        decision = self._model.decision_function(self._rows(X))
+        return self.classes_[vote(decision, len(self.classes_), self._model.scheme)]
+
+    @available_if(_has_probability)
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities (n, n_classes) of rows `X` (n, p), from sigmoids fitted on five folds, coupled over pairs."""
+        X = self._rows(X)
+        if self._probA.size == 0:
+            raise NotFittedError("predict_proba is not available when fitted with probability=False")
+        later = sigmoid(self._model.decision_function(X), self._probA, self._probB)
+        if len(self.classes_) == 2:
+            return np.hstack([1.0 - later, later])
+        if self._pairwise:
+            return couple(1.0 - later, len(self.classes_))
+        return np.asarray(later / later.sum(axis=1, keepdims=True))
+
+    @available_if(_has_probability)
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms (n, n_classes) of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    @property
+    def support_vectors_(self) -> Any:
+        """(n_SV, p) rows of the training data; empty where the kernel matrix was given."""
+        if isinstance(self._fitted("_model").kernel, Precomputed):
+            return np.empty((0, 0))
+        return self._model.support_vectors[self._vector]
+
+    @property
+    def n_support_(self) -> Floats:
+        """(n_classes,) number of support vectors of each class."""
+        return self._fitted("_n_support")
+
+    @property
+    def coef_(self) -> Any:
+        """(k, p) weights of a linear kernel's features, read-only; sparse for sparse data."""
+        if self._kernel_name != "linear":
+            raise AttributeError("coef_ is only available when using a linear kernel")
+        model = self._fitted("_model")
+        sign = -1.0 if self._pairwise else 1.0
+        if sparse.issparse(model.support_vectors):
+            coef = sparse.csr_matrix(sparse.csr_matrix(sign * model.coef) @ model.support_vectors)
+            coef.data.flags.writeable = False
+            return coef
+        coef = sign * model.coef @ model.support_vectors
+        coef.flags.writeable = False
+        return coef
+
+    @property
+    def probA_(self) -> Floats:
+        """(k,) A of each problem's sigmoid."""
+        warnings.warn(DEPRECATED.format("probA_"), FutureWarning, stacklevel=2)
+        return self._fitted("_probA")
+
+    @property
+    def probB_(self) -> Floats:
+        """(k,) B of each problem's sigmoid."""
+        warnings.warn(DEPRECATED.format("probB_"), FutureWarning, stacklevel=2)
+        return self._fitted("_probB")
+
+    def _fitted(self, name: str) -> Any:
+        """A private attribute, or AttributeError before `fit`, so that hasattr tells."""
+        if name not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return self.__dict__[name]

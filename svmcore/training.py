@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from svmcore._platt import fit_sigmoid, held_out_decisions
 from svmcore._threads import n_threads
 from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
 from svmcore.errors import InvalidProblem
@@ -29,7 +30,9 @@ from svmcore.rows import Merged, merge_rows
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
 
-__all__ = ["Control", "Recipe", "Training", "train"]
+__all__ = ["Control", "Recipe", "Training", "merge_precomputed", "train"]
+
+EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Recipe:
         Budget of K, or of its columns.
     n_jobs
         Problems solved at once, on threads; None for all cores.
+    seed
+        Of the folds that a sigmoid is fitted on; None for no sigmoids.
     """
 
     kernel: Kernel
@@ -58,15 +63,17 @@ class Recipe:
     scheme: str = "ovo"
     cache_bytes: int = 200 << 20
     n_jobs: int | None = None
+    seed: int | None = None
 
 
 @dataclasses.dataclass
 class Control:
-    """Time limit over all problems (seconds), stop flag, and progress of problem k as `report(k, Progress)`."""
+    """Time limit over all problems (seconds), stop flag, `report(k, Progress)` and, at its end, `done(k, Solution)`."""
 
     time_limit: float | None = None
     stop: Callable[[], bool] | None = None
     report: Callable[[int, Progress], None] | None = None
+    done: Callable[[int, Solution], None] | None = None
     _started: float = dataclasses.field(default_factory=time.perf_counter)
 
     def monitor(self, k: int) -> Monitor:
@@ -95,8 +102,10 @@ class Training:
         (n_sv,) original rows with a non-zero coefficient, ascending.
     coef
         (k, n_sv) alpha * y of those rows, split over identical ones in proportion to their weights.
-    representative
-        (m,) for each support vector of `model`, an original row that it stands for.
+    vector
+        (n_sv,) which support vector of `model` each of those rows is a copy of.
+    sigmoids
+        (k, 2) Platt's A and B of each problem; (0, 2) if none were asked for.
     plan
         How K was served.
     """
@@ -106,7 +115,8 @@ class Training:
     solutions: tuple[Solution, ...]
     support: Floats
     coef: Floats
-    representative: Floats
+    vector: Floats
+    sigmoids: Floats
     plan: Plan
 
 
@@ -139,32 +149,51 @@ def train(
         If fewer than two classes have a row of positive weight.
     """
     control = control or Control()
-    distinct = _distinct_rows(recipe.kernel, X, np.asarray(codes), weights)
-    if len(np.unique(distinct.codes)) < 2:
-        raise InvalidProblem("training needs rows of at least 2 classes with a positive weight")
-    kernel = recipe.kernel.resolved(X.shape[1], _variance(recipe.kernel, distinct))
+    distinct = _distinct_rows(recipe, X, np.asarray(codes), weights, grouped=recipe.scheme == "ovo")
+    if len(np.unique(distinct.codes)) < len(classes):
+        raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
+    variance = _variance(recipe.kernel, distinct)
+    if not np.isfinite(variance):
+        raise InvalidProblem(
+            "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
+        )
+    kernel = recipe.kernel.resolved(X.shape[1], variance)
     recipe = dataclasses.replace(recipe, kernel=kernel)
     goals = targets(distinct.codes, len(classes), recipe.scheme)
     work = _Work(recipe, distinct, goals, control, None if start is None else _merged_start(distinct, start))
-    coef, solutions = work.solve()
-    return _training(work, coef, solutions, X, classes)
+    work.solve()
+    return _training(work, X, classes)
 
 
-def _distinct_rows(kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None) -> _Distinct:
+def _distinct_rows(recipe: Recipe, X: Rows, codes: Floats, weights: Floats | None, grouped: bool) -> _Distinct:
+    """Merge identical rows of positive weight; `grouped` puts each class together, so that a pair is two slices."""
     weights = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
     whole = len(kept) == len(codes)
     codes, weights = codes[kept], weights[kept]
-    if isinstance(kernel, Precomputed):
-        X = X if whole else X[np.ix_(kept, kept)]
-        merged = merge_precomputed(X, codes)
-        rows = X[np.ix_(merged.first, merged.first)]
-    else:
-        X = X if whole else X[kept]
-        merged = merge_rows(X, codes)
-        rows = X[merged.first]
+    if len(np.unique(codes)) < 2:
+        least = (
+            "all samples with positive weights belong to the same class"
+            if len(kept)
+            else ("all samples have zero or negative weights")
+        )
+        raise InvalidProblem(f"Invalid input - {least}.")
+    precomputed = isinstance(recipe.kernel, Precomputed)
+    if not whole:
+        X = X[np.ix_(kept, kept)] if precomputed else X[kept]
+    merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+    if grouped:
+        merged = _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
+    rows = X[np.ix_(merged.first, merged.first)] if precomputed else X[merged.first]
     total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
     return _Distinct(kept, merged, weights, total, codes[merged.first], rows)
+
+
+def _reordered(merged: Merged, order: Floats) -> Merged:
+    """The distinct rows in another order (m,)."""
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return Merged(merged.first[order], merged.counts[order], position[merged.inverse])
 
 
 def merge_precomputed(K: Floats, codes: Floats) -> Merged:
@@ -177,9 +206,7 @@ def merge_precomputed(K: Floats, codes: Floats) -> Merged:
     if len(merged.first) < len(K) and not np.array_equal(K[:, merged.first][:, merged.inverse], K):
         return Merged(np.arange(len(K)), np.ones(len(K), dtype=np.int64), np.arange(len(K)))
     rank = np.lexsort((codes[merged.first], _unordered_hash(K[np.ix_(merged.first, merged.first)])))
-    position = np.empty_like(rank)
-    position[rank] = np.arange(len(rank))
-    return Merged(merged.first[rank], merged.counts[rank], position[merged.inverse])
+    return _reordered(merged, rank)
 
 
 def _unordered_hash(K: Floats) -> Floats:
@@ -225,10 +252,14 @@ class _Work:
         self.recipe, self.distinct, self.goals = recipe, distinct, goals
         self.control, self.start = control, start
         self.pairs = recipe.scheme == "ovo" and len(goals) > 1
-        self.dtype = np.dtype(recipe.solver.column_dtype)
+        small = len(distinct.total) <= EXACT_ROWS
+        self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
         self.C = recipe.C * distinct.total
         if recipe.class_weight is not None:
             self.C *= np.asarray(recipe.class_weight)[distinct.codes]
+        self.coef = np.zeros((len(goals), len(distinct.total)))
+        self.solutions: list[Solution] = [None] * len(goals)  # type: ignore[list-item]
+        self.sigmoids = np.zeros((len(goals), 2))
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, KernelColumns]:
@@ -251,66 +282,88 @@ class _Work:
         computed = ComputedColumns(self.recipe.kernel, points, self.dtype)
         return CachedColumns(computed, self.recipe.cache_bytes) if kept else computed
 
-    def solve(self) -> tuple[Floats, list[Solution]]:
-        """Coefficients (k, m) and the solutions; several at once where they can share K without a lock."""
-        coef = np.zeros((len(self.goals), len(self.distinct.total)))
-        solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
-
-        def one(k: int) -> None:
-            rows, solutions[k] = self._solve_one(k)
-            coef[k, rows] = solutions[k].alpha * self.goals[k].y[rows]
-
+    def solve(self) -> None:
+        """Solve all problems; several at once where they can share K without a lock."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
         if jobs > 1 and isinstance(self.source, ResidentGram):
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
-                list(pool.map(one, range(len(self.goals))))
+                list(pool.map(self._solve_one, range(len(self.goals))))
         else:
             for k in range(len(self.goals)):
-                one(k)
-        return coef, solutions
+                self._solve_one(k)
 
-    def _solve_one(self, k: int) -> tuple[Floats, Solution]:
-        """Rows of problem `k` and its solution on them."""
-        y = self.goals[k].y
-        rows = np.flatnonzero(y) if self.pairs else np.arange(len(y))
-        problem = Problem(
-            self._part(rows) if self.pairs else self.source,
-            y[rows],
-            self.C[rows],
-            self.recipe.loss,
-            psd=self.recipe.kernel.psd,
-        )
+    def _solve_one(self, k: int) -> None:
+        y, rows = self.goals[k].y, slice(None)
+        if self.pairs:
+            rows = np.flatnonzero(y)
+        columns = self._pair(k) if self.pairs else self.source
+        problem = Problem(columns, y[rows], self.C[rows], self.recipe.loss, psd=self.recipe.kernel.psd)
         alpha = None if self.start is None else self.start[k, rows] * y[rows]
-        return rows, self.recipe.solver.solve(problem, alpha, self.control.monitor(k))
+        monitor = self.control.monitor(k)
+        self.solutions[k] = self.recipe.solver.solve(problem, alpha, monitor)
+        self.coef[k, rows] = self.solutions[k].alpha * problem.y
+        if self.control.done is not None:
+            self.control.done(k, self.solutions[k])
+        if self.recipe.seed is not None:
+            self.sigmoids[k] = self._sigmoid(k, problem, np.arange(len(y))[rows])
 
-    def _part(self, rows: Floats) -> KernelColumns:
-        """K of the rows of one pair of classes."""
-        if not isinstance(self.source, ComputedColumns):
-            return self.source.take(rows)  # type: ignore[attr-defined]
-        points = self.source.points.take(rows)
-        return self._columns(self._plan(len(rows), points.n_features, 1), points)
+    def _sigmoid(self, k: int, problem: Problem, rows: Floats) -> tuple[float, float]:
+        """Platt's A and B from five folds over the original rows of the problem."""
+        place = np.full(len(self.C), -1)
+        place[rows] = np.arange(len(rows))
+        inverse = place[self.distinct.merged.inverse]
+        members = inverse >= 0
+        inverse, weights = inverse[members], self.distinct.weights[members]
+        rng = np.random.default_rng([self.recipe.seed or 0, k])
+        decision = held_out_decisions(problem, inverse, weights, self.recipe.solver, rng)
+        return fit_sigmoid(decision, problem.y[inverse] > 0)
+
+    def _pair(self, k: int) -> KernelColumns:
+        """K of the rows of one pair of classes, which are two slices."""
+        i, j = (_slice(self.distinct.codes, self.goals[k][which]) for which in (1, 0))
+        if isinstance(self.source, ResidentGram):
+            return ResidentGram(_two_slices(self.source.matrix, i, j))
+        assert isinstance(self.source, ComputedColumns)
+        points = self.source.points.take(np.r_[i, j])
+        return self._columns(self._plan(len(points), points.n_features, 1), points)
 
 
-def _training(work: _Work, coef: Floats, solutions: list[Solution], X: Rows, classes: Floats) -> Training:
+def _slice(codes: Floats, code: int) -> slice:
+    """Where sorted `codes` (m,) equal `code`."""
+    return slice(int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
+
+
+def _two_slices(K: Floats, i: slice, j: slice) -> Floats:
+    """K of the rows in two slices: four block copies."""
+    n, m = i.stop - i.start, j.stop - j.start
+    out = np.empty((n + m, n + m), K.dtype)
+    out[:n, :n], out[:n, n:], out[n:, :n], out[n:, n:] = K[i, i], K[i, j], K[j, i], K[j, j]
+    return out
+
+
+def _training(work: _Work, X: Rows, classes: Floats) -> Training:
     """Keep the support vectors, and give every copy of a row its share."""
-    distinct, recipe = work.distinct, work.recipe
+    distinct, recipe, coef = work.distinct, work.recipe, work.coef
     used = np.flatnonzero((coef != 0).any(axis=0))
     representative = distinct.kept[distinct.merged.first[used]]
     if isinstance(recipe.kernel, Precomputed):
         vectors = Precomputed.units(representative, X.shape[1])
     else:
         vectors = distinct.rows[used]
-    bias = np.array([solution.bias for solution in solutions])
+    bias = np.array([solution.bias for solution in work.solutions])
     model = Model(recipe.kernel, vectors, coef[:, used], bias, np.asarray(classes), recipe.scheme)
-    copies = np.flatnonzero(np.isin(distinct.merged.inverse, used))
+    place = np.full(len(distinct.total), -1)
+    place[used] = np.arange(len(used))
+    copies = np.flatnonzero(place[distinct.merged.inverse] >= 0)
     of = distinct.merged.inverse[copies]
     share = distinct.weights[copies] / distinct.total[of]
     return Training(
         model=model,
         targets=tuple(work.goals),
-        solutions=tuple(solutions),
+        solutions=tuple(work.solutions),
         support=distinct.kept[copies],
         coef=coef[:, of] * share,
-        representative=representative,
+        vector=place[of],
+        sigmoids=work.sigmoids if recipe.seed is not None else np.empty((0, 2)),
         plan=work.plan,
     )

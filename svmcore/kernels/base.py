@@ -58,15 +58,15 @@ class Kernel(Plugin, ABC):
         return self.diagonal(P.origin_values)
 
     def resolved(self, n_features: int, variance: float) -> Self:
-        """Return the same kernel with `gamma` a number: scale = 1 / (p var(X)), auto = 1 / p, as scikit-learn."""
+        """Return the same kernel with `gamma` a number: scale = 1 / (p var(X)), auto = 1 / p."""
         changes: dict[str, Any] = {}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
             if isinstance(value, Kernel):
                 changes[field.name] = value.resolved(n_features, variance)
             elif field.name == "gamma" and isinstance(value, str):
-                spread = variance if value == "scale" and variance > 0 else 1.0
-                changes["gamma"] = 1.0 / (n_features * spread)
+                scaled = 1.0 / (n_features * variance) if variance > 0 else 1.0
+                changes["gamma"] = scaled if value == "scale" else 1.0 / n_features
         return dataclasses.replace(self, **changes) if changes else self  # type: ignore[type-var]
 
 

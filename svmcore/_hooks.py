@@ -1,0 +1,63 @@
+"""scikit-learn's callback protocol, `verbose` and the stop flag around one training; it imports no scikit-learn."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from svmcore.monitor import Progress
+from svmcore.solution import Solution
+from svmcore.training import Control
+
+__all__ = ["Hooks"]
+
+
+class Hooks:
+    """scikit-learn's callbacks, `verbose` and the stop flag as the `Control` of one training.
+
+    The fit is a task with one subtask per binary problem, and that has one per report of the solver. A callback that
+    asks to stop ends the problem, or, at the end of a problem, the fit.
+    """
+
+    def __init__(self, svc: Any, X: Any, y: Any, sample_weight: Any, interrupted: Callable[[], bool]) -> None:
+        self.svc, self.interrupted, self.stopped = svc, interrupted, False
+        self.active = bool(getattr(svc, "_skl_callbacks", None))
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        self.about = {"estimator": svc, "X": X, "y": y, "metadata": metadata}
+        self.tasks: dict[int, Any] = {}
+        watched = self.active or svc.verbose
+        self.control = Control(
+            time_limit=svc.time_limit,
+            stop=lambda: self.stopped or interrupted(),
+            report=self._report if watched else None,
+            done=self._done if watched else None,
+        )
+
+    def __enter__(self) -> "Hooks":
+        if self.active:
+            n, pairs = len(self.svc.classes_), self.svc.multi_class == "ovo"
+            self.root = self.svc._init_callback_context(max_subtasks=1 if n == 2 else n * (n - 1) // 2 if pairs else n)
+            self.root.call_on_fit_task_begin(**self.about)
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if self.active and kind is None:
+            self.root.call_on_fit_task_end(**self.about, reconstruction_attributes={})
+
+    def _task(self, k: int) -> Any:
+        if k not in self.tasks:
+            self.tasks[k] = self.root.subcontext(task_name="problem", max_subtasks=None)
+            self.tasks[k].call_on_fit_task_begin(**self.about)
+        return self.tasks[k]
+
+    def _report(self, k: int, progress: Progress) -> None:
+        if self.svc.verbose:
+            at = f"{progress.n_iter} steps, KKT gap {progress.kkt_gap:.3g}, {progress.seconds:.1f} s"
+            sys.stdout.write(f"[SVC] problem {k}: {at}\n")
+        if self.active:
+            step = self._task(k).subcontext(task_name="report")
+            step.call_on_fit_task_begin(**self.about)
+            self.stopped |= bool(step.call_on_fit_task_end(**self.about))
+
+    def _done(self, k: int, solution: Solution) -> None:
+        if self.active:
+            self.stopped |= bool(self._task(k).call_on_fit_task_end(**self.about))
