@@ -132,7 +132,10 @@ def _again(ours: list[Record], source: Path, request: Request) -> None:
     """Add one run of ours; the first is the cold one."""
     if request.wants(OURS):
         print(f"  {OURS}, run {len(ours)}")
-        ours.append(marginflow_run(source, {"grid": {"C": list(CS)}, "folds": FOLDS}))
+        metrics = marginflow_run(source, {"grid": {"C": list(CS)}, "folds": FOLDS})
+        if len(metrics.get("points", ())) != len(CS):
+            raise SystemExit(f"pipeline.run gave no scores for the {len(CS)} points of the sweep")
+        ours.append(metrics)
 
 
 def _ours(runs: list[Record], n: int) -> Record:

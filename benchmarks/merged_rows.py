@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ ROWS, DISTINCT, FEATURES = 619_326, 35_421, 10
 LEVELS = np.array([2, 3, 3, 4, 5, 6, 8, 10, 12, 16])
 NOISE = 0.05
 LIMIT_SECONDS = 600.0
+SOLVERS = (OURS, "scikit-learn-intelex", "scikit-learn")
 TEST_SHARE = 0.02
 
 
@@ -45,19 +45,11 @@ CASE = Case("merged-rows", f"{ROWS:,} rows, {DISTINCT:,} distinct", 1, 1, _read)
 
 
 def run(only: Sequence[str], rows: int | None, terms: Terms, rates: Rates) -> list[Record]:
-    """Ours alone, then scikit-learn-intelex alone, then the two single-threaded peers side by side."""
+    """Run one solver after another, each alone on the machine; a peer gets one fit, ours the usual repeats."""
     table = make() if rows is None else make(rows, max(2, rows * DISTINCT // ROWS))
-    groups = [[OURS], ["scikit-learn-intelex"], ["scikit-learn", "libsvm"]]
     records = []
-    for group in groups:
-        names = [name for name in group if not only or name in only]
-        with ThreadPoolExecutor(len(group)) as pool:
-            for found in pool.map(lambda name: _one(name, table, terms, rates), names):
-                records += found
+    for name in SOLVERS:
+        if not only or name in only:
+            side = Side(name, limit_seconds=LIMIT_SECONDS)
+            records += contest(CASE, table, [side], terms if name == OURS else replace(terms, repeats=1), rates)
     return records
-
-
-def _one(name: str, table: Table, terms: Terms, rates: Rates) -> list[Record]:
-    """Give a peer one fit, ours the usual repeats."""
-    side = Side(name, limit_seconds=LIMIT_SECONDS)
-    return contest(CASE, table, [side], terms if name == OURS else replace(terms, repeats=1), rates)

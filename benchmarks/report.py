@@ -31,7 +31,7 @@ RULES = """## How it is measured
 - Same table, C, gamma and tol = 1e-3 (on m − M, LIBSVM's own stop) for all; every solver gets the same cache, and
   the data in the precision it works in and the form, dense or compressed rows, in which a trial on 4,000 rows found
   it fastest. LIBSVM's node arrays are built before its clock starts. All see the same float32 values.
-- A solver runs in a process of its own, with all cores. Its first fit is shown as *first call*: libraries are
+- A solver runs in a process of its own with all cores (scikit-learn uses one). Its first fit is shown as *first call*: libraries are
   imported before it, and marginflow's compiled code comes from its cache on disk. Then the solvers take turns; a
   time is the median, the number of measurements in brackets. A first call over 10 s counts as a measurement, and a
   slow peer is repeated only within a time budget.
@@ -60,7 +60,7 @@ NOTES = {
     "multiclass": "marginflow trains one-vs-rest on one shared kernel. The peers: a loop over the classes, and their "
     "own one-vs-one, which is another (smaller) program.",
     "merged_rows": "Identical rows are one variable with a larger bound: the same program, exactly. Each peer gets "
-    "ten minutes for one fit; the two single-threaded ones run side by side, a core each.",
+    "ten minutes for one fit.",
     "batch": "10 classes × 5 folds × 5 values of C = 250 fits. marginflow: kernel and solve seconds of "
     "`pipeline.run`. Peers: `GridSearchCV(OneVsRestClassifier(SVC()))` on the same folds, `refit=False`, scoring "
     "included; scikit-learn runs one fold, scaled to five, on one core (`n_jobs=2` would at best halve its time).",
