@@ -23,7 +23,7 @@ from pipeline import evaluation, metrics, scoring
 from pipeline.artifacts import Store, open_store, run_id, save_model
 from pipeline.cluster import InlineWorkers, Workers, open_workers
 from pipeline.columns import WorkerColumns
-from pipeline.config import Cache, Experiment, load_experiment
+from pipeline.config import Experiment, load_experiment
 from pipeline.gram import compute_gram, gram_fingerprint, local_root, open_gram
 from pipeline.progress import Progress, silent
 from pipeline.readers import check_sources
@@ -174,7 +174,7 @@ def kernel(session: Session, data: Ingested) -> KernelPlan:
         dataset = datasets.open_dataset(data.path)
         resolved = session.exp.build_kernel().resolved(dataset.n_features, dataset.variance)
         dtype = np.dtype(session.exp.build_solver().column_dtype)
-        plan = choose_plan(session.exp.cache, data.n_merged, dtype.itemsize)
+        plan = choose_plan(session.exp, data.n_merged, dtype.itemsize)
         if plan == "columns":
             kernel_id = _digest(data.fingerprint, resolved.spec(), dtype.name, "columns")
             return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
@@ -192,9 +192,13 @@ def _workers_for(session: Session, fingerprint: str) -> Workers:
     return InlineWorkers()
 
 
-def choose_plan(cache: Cache, n: int, itemsize: int) -> str:
-    """Return resident if K (n, n) fits both budgets: memory to be mapped into, and disk to lie on; else columns."""
-    return "resident" if n * n * itemsize <= min(cache.limit, cache.disk) else "columns"
+def choose_plan(exp: Experiment, n: int, itemsize: int) -> str:
+    """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns.
+
+    A solver of linear classifiers needs the rows behind the columns, which a K on storage does not have.
+    """
+    fits = n * n * itemsize <= min(exp.cache.limit, exp.cache.disk)
+    return "resident" if fits and not exp.build_solver().solves.linear_only else "columns"
 
 
 def solve(session: Session, data: Ingested, plan: KernelPlan) -> Solved:
@@ -255,7 +259,7 @@ def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> KernelColum
     """Columns on demand, one cache for all problems of the run."""
     dtype, numeric = np.dtype(plan.dtype), Kernel.create(plan.kernel)
     source: KernelColumns = ComputedColumns(numeric, dataset.points(dtype), dtype)
-    if session.exp.cluster.kind in REMOTE:
+    if session.exp.cluster.kind in REMOTE and not session.exp.build_solver().solves.linear_only:
         source = WorkerColumns(dataset, numeric, dtype, session.workers)
     return CachedColumns(source, session.exp.cache.limit)
 

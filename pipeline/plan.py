@@ -30,7 +30,7 @@ def _plan(exp: Experiment, dataset: Any) -> dict[str, Any]:
     dtype = np.dtype(exp.build_solver().column_dtype)
     n, k = dataset.n_merged, len(dataset.classes)
     K_bytes = n * n * dtype.itemsize
-    kind = choose_plan(exp.cache, n, dtype.itemsize)
+    kind = choose_plan(exp, n, dtype.itemsize)
     pairs = k * (k - 1) // 2
     return {
         "plan": kind,

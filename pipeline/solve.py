@@ -13,6 +13,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -32,6 +33,7 @@ from svmcore.multiclass import Target, targets
 from svmcore.problem import Bias, Problem
 from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
+from svmcore.solvers.base import ConvergenceWarning
 
 __all__ = [
     "ProblemResult",
@@ -219,6 +221,12 @@ def solve_problem(task: ProblemTask, live: str | None = None, columns: KernelCol
     return _store(task, problem, solution)
 
 
+def _solve_quietly(task: ProblemTask, live: str) -> ProblemResult:
+    """As `solve_problem`, in a process of its own: the status says how it ended, no warning on a worker's stderr."""
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        return solve_problem(task, live)
+
+
 def _start(task: ProblemTask) -> Any:
     """Alpha (m,) of the finished problem this one starts from, or None."""
     if task.warm is None:
@@ -353,13 +361,14 @@ def _answers(
     tasks: Sequence[ProblemTask], workers: Any, columns: KernelColumns | None, live: str
 ) -> Iterator[tuple[int, ProblemResult]]:
     if workers is not None and columns is None:
-        yield from workers.map(functools.partial(solve_problem, live=live), list(tasks))
+        yield from workers.map(functools.partial(_solve_quietly, live=live), list(tasks))
         return
     from threadpoolctl import threadpool_limits
 
     threads = 1 if columns is not None else min(len(tasks), len(os.sched_getaffinity(0)))
     limit = None if columns is not None else 1  # one BLAS thread a problem: the answer must not depend on the number
-    with threadpool_limits(limit), ThreadPoolExecutor(threads) as pool:
+    quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)  # the status says it
+    with quiet, threadpool_limits(limit), ThreadPoolExecutor(threads) as pool:
         futures = {pool.submit(solve_problem, task, live, columns): i for i, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):

@@ -78,14 +78,16 @@ def _recompute(stored: StoredModel, root: Path, progress: Progress) -> tuple[dic
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences
     evaluations = _evaluations(stored, dataset, root, progress)
-    entries = []
+    entries, doubts = [], []
     for k, (problem, alpha, found) in enumerate(evaluations):
         claim = meta["per_class"][k]
         tol = float(meta["tasks"][k]["solver"]["tol"])
-        differences += _certificate_differences(claim, found, problem, alpha, tol, meta["dtype"])
-        differences += _bias_difference(claim, float(stored.model.bias[k]), found, tol)
+        slack = Rounding.of(problem, alpha, found, meta["dtype"])
+        differences += _certificate_differences(claim, found, tol, slack)
+        differences += _bias_difference(claim, float(stored.model.bias[k]), found, tol, slack)
         entries.append(_entry(claim["label"], found))
-    scores, changed = _score_differences(stored, dataset, [found for _, _, found in evaluations])
+        doubts.append(DOUBT + slack.output)
+    scores, changed = _score_differences(stored, dataset, [e for _, _, e in evaluations], np.array(doubts))
     return {"per_class": entries, **scores}, differences + changed
 
 
@@ -144,70 +146,86 @@ def _tupled(identity: dict[str, Any]) -> dict[str, Any]:
     return identity | {"fold": tuple(fold) if fold else None}
 
 
-def _certificate_differences(
-    claim: dict[str, Any], found: Evaluation, problem: Problem, alpha: Any, tol: float, dtype: str
-) -> list[Difference]:
-    """What rounding of K to the precision of training does not explain.
+@dataclasses.dataclass(frozen=True)
+class Rounding:
+    """What the precision of K while training explains.
 
-    An entry of K is off by eps K_max, so v = K coef by about eps K_max ||alpha||_2 (errors of random sign), the dual
-    by at most eps K_max (sum alpha)^2 / 2, and the primal by that and sum_i C_i times the error of v.
+    An entry of K is off by about eps K_max, so an output v_i = sum_j K_ij coef_j by eps K_max ||alpha||_2 (errors of
+    random sign), the dual by at most eps K_max (sum alpha)^2 / 2, and the primal by that and sum_i C_i output errors.
     """
+
+    output: float
+    dual: float
+    primal: float
+
+    @classmethod
+    def of(cls, problem: Problem, alpha: Any, found: Evaluation, dtype: str) -> "Rounding":
+        """Slacks of one problem at its alpha (n,)."""
+        eps = 8.0 * float(np.finfo(dtype).eps) * float(problem.diagonal.max(initial=1.0))
+        output = eps * float(np.linalg.norm(alpha))
+        dual = 0.5 * eps * float(alpha.sum()) ** 2 + 1e-9 * abs(found.certificate.dual)
+        C = np.asarray(problem.C)
+        return cls(output, dual, dual + output * float(C[np.isfinite(C)].sum()))
+
+
+def _certificate_differences(claim: dict[str, Any], found: Evaluation, tol: float, slack: Rounding) -> list[Difference]:
     label, certificate = claim["label"], found.certificate
-    eps = 8.0 * float(np.finfo(dtype).eps) * float(problem.diagonal.max(initial=1.0))
-    of_v = eps * float(np.linalg.norm(alpha))
-    of_dual = 0.5 * eps * float(alpha.sum()) ** 2 + 1e-9 * abs(certificate.dual)
-    C = np.asarray(problem.C)
-    of_primal = of_dual + of_v * float(C[np.isfinite(C)].sum())
-    found_wrong = []
-    for key, slack in (("dual", of_dual), ("primal", of_primal)):
+    wrong = []
+    for key, allowed in (("dual", slack.dual), ("primal", slack.primal)):
         value = finite(getattr(certificate, key))
-        if (value is None) != (claim[key] is None) or (value is not None and abs(value - claim[key]) > slack):
-            found_wrong.append(Difference(f"{key} of class {label}", claim[key], value))
-    allowed = SLACK * tol if claim["status"] == Status.CONVERGED else claim["kkt_gap"]
-    if not certificate.kkt_gap <= allowed + of_v:
-        found_wrong.append(Difference(f"kkt_gap of class {label}", claim["kkt_gap"], certificate.kkt_gap))
-    return found_wrong
+        if not _close(claim[key], value, allowed):
+            wrong.append(Difference(f"{key} of class {label}", claim[key], value))
+    largest = SLACK * tol if claim["status"] == Status.CONVERGED else claim["kkt_gap"]
+    if not certificate.kkt_gap <= largest + slack.output:
+        wrong.append(Difference(f"kkt_gap of class {label}", claim["kkt_gap"], certificate.kkt_gap))
+    return wrong
 
 
-def _bias_difference(claim: dict[str, Any], bias: float, found: Evaluation, tol: float) -> list[Difference]:
-    slack = max(DOUBT, 2.0 * tol, 2.0 * claim["kkt_gap"])
-    if abs(bias - found.bias) <= slack and bias == claim["bias"]:
+def _close(stored: float | None, recomputed: float | None, allowed: float) -> bool:
+    if stored is None or recomputed is None:
+        return stored is recomputed
+    return abs(stored - recomputed) <= allowed
+
+
+def _bias_difference(
+    claim: dict[str, Any], bias: float, found: Evaluation, tol: float, slack: Rounding
+) -> list[Difference]:
+    allowed = max(DOUBT, 2.0 * tol, 2.0 * claim["kkt_gap"]) + slack.output
+    if abs(bias - found.bias) <= allowed and bias == claim["bias"]:
         return []
     return [Difference(f"bias of class {claim['label']}", bias, found.bias)]
 
 
 def _score_differences(
-    stored: StoredModel, dataset: Any, evaluations: Sequence[Evaluation]
+    stored: StoredModel, dataset: Any, evaluations: Sequence[Evaluation], doubts: Any
 ) -> tuple[dict[str, Any], list[Difference]]:
-    """Accuracies again; rows whose decision is closer than `DOUBT` may have fallen on either side."""
+    """Accuracies again; rows whose label hangs on less than `doubts` (k,) may have fallen on either side."""
     meta, model = stored.metadata, stored.model
     decision = np.stack([found.decision for found in evaluations], axis=1)
     train = evaluation.accuracy_of(train_confusion(dataset, model, decision))
-    doubtful = float(dataset.counts()[_doubtful(decision)].sum()) / dataset.n_train
-    checks = [("train_accuracy", meta["train_accuracy"], train, doubtful)]
-    test, doubtful = _test_accuracy(dataset, model)
-    checks.append(("accuracy", meta["accuracy"], test, doubtful))
-    found = [
-        Difference(part, claim, value)
-        for part, claim, value, slack in checks
-        if (claim is None) != (value is None) or (value is not None and abs(value - claim) > slack + 1e-12)
-    ]
+    doubtful = float(dataset.counts()[_doubtful(decision, doubts)].sum()) / dataset.n_train
+    test, test_doubtful = _test_accuracy(dataset, model, doubts)
+    found = []
+    for part, value, slack in (("train_accuracy", train, doubtful), ("accuracy", test, test_doubtful)):
+        if not _close(meta[part], value, slack + 1e-12):
+            found.append(Difference(part, meta[part], value))
     return {"accuracy": test, "train_accuracy": train}, found
 
 
-def _doubtful(decision: Any) -> Any:
-    """Rows (n,) bool whose label hangs on less than `DOUBT`."""
+def _doubtful(decision: Any, doubts: Any) -> Any:
+    """Rows (n,) bool with a decision value, or a lead of the largest, that could be of the other sign."""
+    near = (np.abs(decision) < doubts).any(axis=1)
     if decision.shape[1] == 1:
-        return np.abs(decision[:, 0]) < DOUBT
+        return near
     top = np.sort(decision, axis=1)[:, -2:]
-    return (top[:, 1] - top[:, 0] < DOUBT) | (np.abs(decision) < DOUBT).any(axis=1)
+    return near | (top[:, 1] - top[:, 0] < 2.0 * doubts.max())
 
 
-def _test_accuracy(dataset: Any, model: Any) -> tuple[float | None, float]:
+def _test_accuracy(dataset: Any, model: Any, doubts: Any) -> tuple[float | None, float]:
     right = doubtful = 0
     for X, codes in dataset.test_blocks():
         decision = model.decision_function(X)
         right += int((vote(decision, len(dataset.classes), model.scheme) == codes).sum())
-        doubtful += int(_doubtful(decision).sum())
+        doubtful += int(_doubtful(decision, doubts).sum())
     n = dataset.n_test
     return (right / n, doubtful / n) if n else (None, 0.0)
