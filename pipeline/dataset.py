@@ -4,6 +4,7 @@
 workers do. Identical (x, label) training rows are one row with a count, in the canonical order of `svmcore.rows`.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -139,5 +140,6 @@ def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | N
     folder = Path(root) / "data" / dataset_key(exp)[:32]
     if not (folder / MANIFEST).exists():
         build(exp, folder, progress)
-    os.utime(folder)  # the oldest datasets are the first to be evicted
+    with contextlib.suppress(OSError):  # a store may be read-only by now
+        os.utime(folder)  # the oldest datasets are the first to be evicted
     return open_dataset(folder)

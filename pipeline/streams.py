@@ -51,9 +51,35 @@ def _open_object(place: str, shown: str) -> BinaryIO:
     base, _, key = place.rpartition("/")
     options: Any = {"allow_http": True} if base.startswith("s3://") else None
     try:
-        return cast(BinaryIO, obstore.open_reader(from_url(base, client_options=options), key))
+        reader = obstore.open_reader(from_url(base, client_options=options), key)
     except (BaseError, FileNotFoundError, ValueError) as error:
         raise InputError(f"{shown}: cannot be opened ({_first_line(error)})") from None
+    return cast(BinaryIO, io.BufferedReader(_ObjectFile(reader), READ_BYTES))
+
+
+class _ObjectFile(io.RawIOBase):
+    """An obstore reader as a file, which every parser takes."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._reader.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: int(self._reader.size)}[whence]
+        return int(self._reader.seek(start + offset))
+
+    def readinto(self, buffer: Any) -> int:
+        data = memoryview(self._reader.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _first_line(error: BaseException) -> str:

@@ -466,3 +466,25 @@ def test_an_environment_variable_in_a_path(tmp_path, monkeypatch):
     text_file(tmp_path, csv_text())
     monkeypatch.setenv("DATA_HOME", str(tmp_path))
     assert read("${DATA_HOME}/data.csv")[0].shape == (50, 4)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.svm", "a.svm.gz", "a.npz", "a.parquet"])
+def test_an_object_store_gives_the_same_rows(tmp_path, name):
+    if name.endswith("npz"):
+        np.savez(tmp_path / name, X=X, y=Y)
+    elif name.endswith("parquet"):
+        parquet(tmp_path, {"a": X[:, 0], "y": Y})
+    else:
+        raw = csv_text().encode() if "csv" in name else libsvm_text()
+        text_file(tmp_path, gzip.compress(raw) if name.endswith("gz") else raw, name)
+    url = f"file://{tmp_path}/{name}"  # goes through obstore, as s3:// does
+    found, labels, _ = read(url, SMALL)
+    expected, y, _ = read(tmp_path / name, SMALL)
+    assert np.array_equal(found, expected)
+    assert labels == y
+    assert open_source(url).digest() == open_source(str(tmp_path / name)).digest()
+
+
+def test_an_object_that_is_not_there(tmp_path):
+    assert "cannot be opened" in error(f"file://{tmp_path}/none.csv")
+    assert "cannot be opened" in error("ftp://host/none.csv")
