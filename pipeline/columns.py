@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pipeline.cluster import Workers
-from pipeline.strips import worker_points
+from pipeline.strips import overflow, worker_points
 from svmcore.columns import ComputedColumns
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
@@ -41,7 +41,11 @@ def _block(task: _BlockTask) -> Floats:
     if task.idx is None:
         return kernel.diagonal_of(rows)
     out = np.empty((len(task.idx), len(rows)), task.dtype)
-    return kernel.block(points.take(np.array(task.idx, np.int64)), rows, out)
+    with np.errstate(over="ignore", invalid="ignore"):
+        kernel.block(points.take(np.array(task.idx, np.int64)), rows, out)
+    if not np.isfinite(out).all():
+        raise overflow(kernel, task.dtype)
+    return out
 
 
 class WorkerColumns:

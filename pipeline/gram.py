@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pipeline.cluster import VERSION, Workers
+from pipeline.formats import size
 from pipeline.progress import Progress, silent
 from pipeline.strips import StripTask, compute_strip, host_id, marker, partition
 from svmcore.errors import InputError, MemoryLimit
@@ -190,22 +191,22 @@ def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None
         os.utime(folder)  # the cache evicts the oldest
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            free = os.statvfs(folder)
+            disk = os.statvfs(folder)
             raise MemoryLimit(
-                f"the kernel matrix needs {n * n * dtype.itemsize / 1e9:.1f} GB on disk and {folder} has "
-                f"{free.f_bavail * free.f_frsize / 1e9:.1f} GB; free space or name another store"
+                f"the kernel matrix needs {size(n * n * dtype.itemsize)} on disk and {folder} has "
+                f"{size(disk.f_bavail * disk.f_frsize)}; free space or name another store"
             ) from error
         raise InputError(f"store {folder} cannot be written ({error}); name another store") from error
 
 
-def _reserve(path: Path, size: int) -> None:
+def _reserve(path: Path, n_bytes: int) -> None:
     """Give the file its blocks; what is in it stays, checksums tell what it is worth."""
     new = not path.exists()
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        os.posix_fallocate(file, 0, size)
-        if os.fstat(file).st_size != size:
-            os.ftruncate(file, size)
+        os.posix_fallocate(file, 0, n_bytes)
+        if os.fstat(file).st_size != n_bytes:
+            os.ftruncate(file, n_bytes)
     except OSError:
         if new:
             path.unlink()
