@@ -153,11 +153,6 @@ class Sweep(Section):
         default="accuracy", description="accuracy, or false for a batch without a model"
     )
 
-    @property
-    def fold_column(self) -> str | int | None:
-        """Column that names each row's fold, or None."""
-        return self.folds["column"] if isinstance(self.folds, dict) else None
-
 
 class Experiment(Section):
     """One experiment, as the YAML file declares it; frozen, and complete with every default."""
@@ -210,6 +205,12 @@ class Experiment(Section):
         """Tolerance on the KKT gap."""
         return float(self.solver.get("tol", 1e-3))
 
+    @property
+    def fold_column(self) -> str | int | None:
+        """Column of the source that names each row's fold, or None."""
+        folds = self.sweep.folds if self.sweep else None
+        return folds["column"] if isinstance(folds, dict) else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plain mapping that `load_experiment` reads back to an equal experiment."""
         plain = self.model_dump(by_alias=True, exclude_none=True)
@@ -242,13 +243,16 @@ class Experiment(Section):
     def points(self) -> list[tuple[dict[str, Any], "Experiment"]]:
         """Return the sweep's points, (parameters, experiment without a sweep), in an order fixed by the config.
 
-        The grid comes first, keys in alphabetical order and the last one running fastest (as scikit-learn's
-        ParameterGrid), then the list. Without a sweep: the experiment itself, with no parameters.
+        Of the sweep, a point keeps only a column that names the folds, because that column is no feature. The grid
+        comes first, keys in alphabetical order and the last one running fastest (as scikit-learn's ParameterGrid),
+        then the list. Without a sweep: the experiment itself, with no parameters.
         """
         if self.sweep is None:
             return [({}, self)]
         base = self.to_dict()
-        base.pop("sweep")
+        del base["sweep"]
+        if self.fold_column is not None:
+            base["sweep"] = {"folds": self.sweep.folds}
         return [(params, _point(base, params)) for params in _combinations(self.sweep)]
 
 

@@ -54,7 +54,7 @@ def dataset_key(exp: Experiment) -> str:
         "format": format_of(data.source),
         "source": open_source(data.source, data).digest(),
         "test": data.test,
-        "fold_column": exp.sweep.fold_column if exp.sweep else None,
+        "fold_column": exp.fold_column,
         "seed": exp.seed if data.rows or isinstance(data.test, float) else None,
     }
     if isinstance(data.test, str):
@@ -94,7 +94,7 @@ def build(exp: Experiment, target: Path, progress: Progress | None = None) -> No
 # ---- 1: staging -------------------------------------------------------------------------------------------------
 def _stage_sources(exp: Experiment, scratch: Path, progress: Progress | None) -> tuple[_Staged, _Staged | None]:
     """Stage the training source and, if it is another one, the test source, with equal numbers of features."""
-    data, fold = exp.data, exp.sweep.fold_column if exp.sweep else None
+    data, fold = exp.data, exp.fold_column
     train = _stage(open_source(data.source, data, fold_column=fold), scratch, "source", progress)
     base = getattr(train.source, "base", None)
     train.rows.first_column = base or 0

@@ -9,8 +9,6 @@ import hashlib
 import json
 import os
 import shutil
-import socket
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pipeline.store import owned_name, sweep
 from svmcore.errors import InputError
 
 __all__ = ["ArrayWriter", "Sealed", "building", "seal"]
@@ -96,13 +95,14 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> None:
 def building(target: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `target`, renamed to it at the end, or removed if anything goes wrong.
 
-    If somebody else published `target` meanwhile, theirs stays: equal names mean equal contents.
+    If somebody else published `target` meanwhile, theirs stays: equal names mean equal contents. What killed
+    processes left behind is swept.
     """
+    drafts = target.parent / ".building"
+    folder = drafts / owned_name()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target.parent)
-        folder = target.parent / f".building-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        folder.mkdir()
+        folder.mkdir(parents=True)
+        sweep(drafts)
     except OSError as error:
         raise InputError(f"{target.parent}: cannot be written ({error.strerror}); choose another store") from None
     try:
@@ -114,14 +114,8 @@ def building(target: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _sweep(parent: Path) -> None:
-    """Remove what killed processes of this host left behind."""
-    for folder in parent.glob(f".building-{socket.gethostname()}-*"):
-        pid = folder.name.rsplit("-", 2)[1]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc").exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            drafts.rmdir()  # if nobody else is building
 
 
 class Sealed:

@@ -93,7 +93,7 @@ def test_every_key_is_kept_and_survives_the_way_through_yaml(tmp_path):
     assert exp.cache.limit == 4 * 2**30
     assert exp.cache.disk == 500_000_000
     assert exp.cluster.workers == 4
-    assert exp.sweep.fold_column == "fold"
+    assert exp.fold_column == "fold"
     assert exp.sweep.refit is None
     again = load_experiment(written(tmp_path, exp.to_yaml(), "again.yaml"))
     assert again == exp
@@ -321,6 +321,15 @@ def test_the_grid_comes_in_the_order_of_scikit_learn_then_the_list():
     assert points[-1][1].C == 5.0
     assert all(point.sweep is None for _, point in points)
     assert [point.C for _, point in points[:6]] == [1, 1, 10, 10, 100, 100]
+
+
+def test_a_point_keeps_the_fold_column_and_nothing_else_of_the_sweep():
+    sweep = {"grid": {"C": [1, 2]}, "folds": {"column": "f"}}
+    exp = load_experiment({"data": {"source": "x.csv"}, "sweep": sweep})
+    for _, point in exp.points():
+        assert point.fold_column == "f"
+        assert point.sweep.grid == {}
+        assert point.points() == [({}, point)]
 
 
 def test_kernels_can_be_swept_by_name():

@@ -247,6 +247,21 @@ def test_what_cannot_be_split_or_learnt_is_named(tmp_path):
     assert "only CSV and Parquet" in error(tmp_path, "sweep.folds={column: f}")
 
 
+def test_the_points_of_a_sweep_keep_the_fold_column_out_of_the_rows(tmp_path):
+    lines = [
+        f"{a!r},{b!r},{label % 2},{label}" for (a, b), label in zip(ROWS[:, :2].tolist(), LABELS.tolist(), strict=True)
+    ]
+    (tmp_path / "f.csv").write_text("a,b,fold,y\n" + "\n".join(lines))
+    config = {
+        "data": {"source": str(tmp_path / "f.csv")},
+        "sweep": {"folds": {"column": "fold"}, "grid": {"C": [1, 2]}},
+    }
+    exp = load_experiment(config)
+    whole = ingest(exp, tmp_path)
+    assert [ingest(point, tmp_path).path for _, point in exp.points()] == [whole.path] * 2
+    assert whole.n_features == 2
+
+
 def test_a_store_that_cannot_be_written(tmp_path):
     (tmp_path / "cache").write_text("a plain file")
     exp = load_experiment({"data": {"source": "sklearn:iris"}})
@@ -399,9 +414,9 @@ def test_a_dead_process_s_folder_is_swept_and_a_living_one_s_is_not(tmp_path):
     import os
     import socket
 
-    data = tmp_path / "cache" / "data"
+    data = tmp_path / "cache" / "data" / ".building"
     data.mkdir(parents=True)
-    dead, living = (data / f".building-{socket.gethostname()}-{pid}-x" for pid in (2**22 + 1, os.getpid()))
+    dead, living = (data / f"{socket.gethostname()}-{pid}-x" for pid in (2**22 + 1, os.getpid()))
     dead.mkdir()
     living.mkdir()
     make(tmp_path)
