@@ -1,9 +1,10 @@
 """Columns of one symmetric kernel matrix K (n, n), without labels: in memory, computed on demand, or cached.
 
 A solver asks for `lookup(idx)`, rows of some matrix that hold the columns, and copies nothing; `columns(idx)` is the
-plain form of the same. Serve K, never LIBSVM's y_i y_j K_ij: that is what lets every class, fold and C share one source.
+plain form of the same. K is served, never LIBSVM's y_i y_j K_ij, so that every class, fold and C shares one source.
 """
 
+import itertools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -213,7 +214,7 @@ def _runs(slots: Floats) -> list[tuple[slice, slice]]:
     """Runs of consecutive numbers in sorted `slots`: (slice of the arena, slice of `slots`)."""
     breaks = np.flatnonzero(np.diff(slots) != 1) + 1
     edges = [0, *breaks.tolist(), len(slots)]
-    return [(slice(int(slots[a]), int(slots[b - 1]) + 1), slice(a, b)) for a, b in zip(edges, edges[1:], strict=False)]
+    return [(slice(int(slots[a]), int(slots[b - 1]) + 1), slice(a, b)) for a, b in itertools.pairwise(edges)]
 
 
 def lookup(source: Any, idx: Floats) -> Lookup:

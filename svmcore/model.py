@@ -61,10 +61,7 @@ class Model:
         """
         if X.shape[1] != self.support_vectors.shape[1]:
             raise InputError(f"the model was trained on {self.support_vectors.shape[1]} features; given {X.shape[1]}")
-        if sparse.issparse(self.support_vectors) and not isinstance(self.kernel, Precomputed):
-            X = sparse.csr_matrix(X)
-        elif sparse.issparse(X):
-            X = X.toarray()
+        X = sparse.csr_matrix(X) if sparse.issparse(X) else np.asarray(X)  # other sparse forms have no row slices
         out = np.tile(self.bias, (X.shape[0], 1))
         step = max(16, BLOCK_BYTES // (8 * max(1, len(self._points))))
 

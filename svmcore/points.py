@@ -4,8 +4,8 @@ With x = c + u for a common centre c, every kernel of the inner product needs on
 
 .. math::  ||x - z||^2 = ||u_x||^2 + ||u_z||^2 - 2 u_x'u_z, \qquad x'z = u_x'u_z + o_x + o_z, \quad o_x = u_x'c + c'c/2
 
-The norms and offsets are float64, so a shift of the columns by 1e4 times their spread loses nothing. CSR rows cannot
-be centred without becoming dense; their inner products accumulate in float64 instead. This file evaluates no kernel.
+The norms and offsets are float64, so a shift of the columns by 1e4 times their spread loses nothing. Mostly zero rows
+are CSR, which cannot be centred; their inner products accumulate in float64 instead. This file evaluates no kernel.
 """
 
 import dataclasses
@@ -23,6 +23,8 @@ __all__ = ["Floats", "Moments", "Points", "Rows", "inner_products"]
 Floats: TypeAlias = NDArray[Any]
 Rows: TypeAlias = Any  # an (n, p) array or a scipy CSR matrix: scipy ships no types
 
+SPARSE = np.empty(0)  # the centre of rows that are kept sparse
+DENSITY = 0.1  # share of non-zero entries below which the CSR products are faster than a matrix product
 PANEL = 64  # CSR rows scattered to one dense panel: 64 lanes of float64 fill eight wide registers
 
 
@@ -49,7 +51,7 @@ class Points:
     moments
         Squared norms and offsets (n,), float64.
     centre
-        (p,) float64. Two `Points` fit together only with the same centre.
+        (p,) float64, or (0,) for CSR rows. Two `Points` fit together only with the same centre.
     """
 
     values: Rows
@@ -58,7 +60,10 @@ class Points:
 
     @classmethod
     def prepare(cls, X: Rows, centre: Floats | None = None, dtype: DTypeLike = np.float32) -> "Points":
-        """Centre `X` (n, p) in float64, take norms, then cast to `dtype`; CSR keeps its zeros and is not centred.
+        """Centre `X` (n, p) in float64, take norms, then cast to `dtype`; mostly zero rows become CSR instead.
+
+        Without a `centre` the density of `X` decides the form, whatever form it came in; with the centre of other
+        rows, these take the form of those.
 
         >>> P = Points.prepare(np.array([[1e4, 0.0], [1e4 + 1, 2.0]]))
         >>> P.values
@@ -67,13 +72,19 @@ class Points:
         >>> P.moments.norm2
         array([1.25, 1.25])
         """
-        if sparse.issparse(X):
-            return cls._prepare_sparse(X, dtype)
-        X = np.asarray(X)
         if X.ndim != 2:
             raise InvalidProblem(f"rows must be an (n, p) array; given shape {X.shape}")
+        if centre is None and _mostly_zero(X):
+            centre = SPARSE
+        if centre is not None and centre.size == 0 < X.shape[1]:
+            return cls._prepare_sparse(X, dtype)
+        X = X.toarray() if sparse.issparse(X) else np.asarray(X)
         if centre is None:
             centre = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
+        return cls._prepare_dense(X, centre, dtype)
+
+    @classmethod
+    def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
         values = np.empty(X.shape, dtype)
         moments = Moments(np.empty(len(X)), np.empty(len(X)))
         step = max(1, (1 << 22) // max(1, X.shape[1] * 8))
@@ -90,8 +101,7 @@ class Points:
         values = sparse.csr_matrix(X)
         norm2 = np.asarray(values.astype(np.float64).power(2).sum(axis=1)).ravel()
         kept = np.result_type(values.dtype, dtype) if values.dtype.kind == "f" else np.dtype(np.float64)
-        values = values.astype(kept, copy=False)
-        return cls(values, Moments(norm2, np.zeros(values.shape[0])), np.zeros(values.shape[1]))
+        return cls(values.astype(kept, copy=False), Moments(norm2, np.zeros(values.shape[0])), SPARSE)
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
@@ -148,28 +158,49 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     return np.matmul(P.values, Q.values.T, out=out)
 
 
+def _mostly_zero(X: Rows) -> bool:
+    """Whether products of CSR rows are faster than dense ones."""
+    size = X.shape[0] * X.shape[1]
+    if size == 0:
+        return bool(sparse.issparse(X))
+    return bool((X.nnz if sparse.issparse(X) else np.count_nonzero(X)) < DENSITY * size)
+
+
+@njit
+def _scatter(panel, data, indices, indptr, start, stop):  # type: ignore[no-untyped-def]
+    """panel[:, j - start] = row j of a CSR matrix, for rows start ... stop - 1."""
+    for j in range(start, stop):
+        for k in range(indptr[j], indptr[j + 1]):
+            panel[indices[k], j - start] += data[k]
+
+
 @njit
 def _csr_products(  # type: ignore[no-untyped-def]
     a_data, a_indices, a_indptr, b_data, b_indices, b_indptr, p, out
 ):
-    """out[i, j] = a_i'b_j: 64 rows of b scattered into a dense (p, 64) panel, swept by the rows of a."""
-    panel = np.zeros((p, PANEL))
-    total = np.empty(PANEL)
+    """out[i, j] = a_i'b_j: 64 rows of b scattered into a dense (p, 64) panel, swept by the rows of a.
+
+    Four entries of a row at a time, so that the 64 sums are loaded and stored once for four products.
+    """
+    panel, total = np.zeros((p, PANEL)), np.empty(PANEL)
     n, m = out.shape
     for start in range(0, m, PANEL):
         stop = min(start + PANEL, m)
-        for j in range(start, stop):
-            for k in range(b_indptr[j], b_indptr[j + 1]):
-                panel[b_indices[k], j - start] += b_data[k]
+        _scatter(panel, b_data, b_indices, b_indptr, start, stop)
         for i in range(n):
+            first = a_indptr[i]
+            count = a_indptr[i + 1] - first
+            at, value = a_indices[first : first + count], a_data[first : first + count]
             total[:] = 0.0
-            for k in range(a_indptr[i], a_indptr[i + 1]):
-                value = np.float64(a_data[k])
-                lanes = panel[a_indices[k]]
+            for k in range(0, count - count % 4, 4):
+                w0, w1, w2, w3 = panel[at[k]], panel[at[k + 1]], panel[at[k + 2]], panel[at[k + 3]]
+                v0, v1, v2, v3 = value[k], value[k + 1], value[k + 2], value[k + 3]
                 for lane in range(PANEL):
-                    total[lane] += value * lanes[lane]
+                    total[lane] += (v0 * w0[lane] + v1 * w1[lane]) + (v2 * w2[lane] + v3 * w3[lane])
+            for k in range(count - count % 4, count):
+                w0, v0 = panel[at[k]], value[k]
+                for lane in range(PANEL):
+                    total[lane] += v0 * w0[lane]
             for lane in range(stop - start):
                 out[i, start + lane] = total[lane]
-        for j in range(start, stop):
-            for k in range(b_indptr[j], b_indptr[j + 1]):
-                panel[b_indices[k], j - start] = 0.0
+        panel[b_indices[b_indptr[start] : b_indptr[stop]]] = 0.0

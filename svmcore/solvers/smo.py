@@ -70,7 +70,7 @@ class MemoryState:
             self.score -= self.problem.shift * delta.sum()
 
     def extremes(self) -> tuple[float, float]:
-        """m(alpha) and M(alpha); without the equality both are taken together with 0."""
+        """Return m(alpha) and M(alpha); without the equality both are taken together with 0."""
         m = float(np.where(self.beta < self.hi, self.score, -np.inf).max())
         low = float(np.where(self.beta > self.lo, self.score, np.inf).min())
         if self.problem.bias is not Bias.FREE:
@@ -78,7 +78,7 @@ class MemoryState:
         return m, low
 
     def kkt_gap(self) -> float:
-        """m - M, at least 0; without the equality, the larger of the two violations."""
+        """Return m - M, at least 0; without the equality, the larger of the two violations."""
         m, low = self.extremes()
         return max(m - low, 0.0) if self.problem.bias is Bias.FREE else max(m, -low)
 
