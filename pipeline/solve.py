@@ -40,9 +40,12 @@ __all__ = [
     "ProblemTask",
     "bounds",
     "find_result",
+    "fold_codes",
+    "held_out_counts",
     "read_result",
     "solve_problem",
     "solve_problems",
+    "store_result",
     "stored_decision",
 ]
 
@@ -67,7 +70,7 @@ class ProblemTask:
     class_weight
         "balanced", or one weight per class code, or None.
     fold
-        (folds, seed, index): the rows of that fold have C_i = 0.
+        (folds, seed, index): the rows of that fold have C_i = 0; 0 folds are those of the dataset's fold column.
     warm
         Fingerprint of the problem whose alpha is the start.
     """
@@ -146,11 +149,16 @@ def _resident(path: str) -> ResidentGram:
 
 
 @functools.lru_cache(maxsize=2)
-def _folds(path: str, folds: int, seed: int) -> Any:
-    """Fold (n_train,) of every original row: StratifiedKFold(folds, shuffle=True, random_state=seed)."""
+def fold_codes(path: str, folds: int, seed: int) -> Any:
+    """Fold (n_train,) of every original row: StratifiedKFold(folds, shuffle=True, random_state=seed).
+
+    With 0 folds, those of the dataset's fold column.
+    """
     from sklearn.model_selection import StratifiedKFold
 
     dataset = _dataset(path)
+    if not folds:
+        return dataset.folds()
     codes = np.asarray(dataset.codes())[dataset.inverse()]
     fold = np.empty(len(codes), np.int64)
     splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
@@ -161,18 +169,28 @@ def _folds(path: str, folds: int, seed: int) -> Any:
 
 def target_of(task: ProblemTask) -> Target:
     """Labels of this task over the merged rows."""
-    codes, _ = _labels(task.dataset)
-    return targets(codes, len(_dataset(task.dataset).classes), task.multiclass)[task.target]
+    return _targets(task.dataset, task.multiclass)[task.target]
+
+
+@functools.lru_cache(maxsize=1)
+def _targets(path: str, multiclass: str) -> list[Target]:
+    codes, _ = _labels(path)
+    return targets(codes, len(_dataset(path).classes), multiclass)
 
 
 def training_counts(task: ProblemTask) -> Any:
     """Copies (m,) of every merged row that are trained on: all, or those outside the fold."""
     _, counts = _labels(task.dataset)
-    if task.fold is None:
-        return counts
-    folds, seed, index = task.fold
-    kept = _dataset(task.dataset).inverse()[_folds(task.dataset, folds, seed) != index]
-    return np.bincount(kept, minlength=len(counts)).astype(np.float64)
+    return counts if task.fold is None else counts - held_out_counts(task.dataset, task.fold)
+
+
+@functools.lru_cache(maxsize=64)
+def held_out_counts(path: str, fold: tuple[int, int, int]) -> Any:
+    """Copies (m,) of every merged row that the fold holds out: a row may have copies on both sides."""
+    folds, seed, index = fold
+    dataset = _dataset(path)
+    held_out = dataset.inverse()[fold_codes(path, folds, seed) == index]
+    return np.bincount(held_out, minlength=dataset.n_merged).astype(np.float64)
 
 
 def bounds(task: ProblemTask) -> Any:
@@ -218,7 +236,7 @@ def solve_problem(task: ProblemTask, live: str | None = None, columns: KernelCol
     monitor = Monitor(stop=line.stopped, report=line.report)
     problem = problem_of(task, source)
     solution = Solver.create(task.solver).solve(problem, alpha=_start(task), monitor=monitor)
-    return _store(task, problem, solution)
+    return store_result(task, problem, solution)
 
 
 def _solve_quietly(task: ProblemTask, live: str) -> ProblemResult:
@@ -240,7 +258,8 @@ def _start(task: ProblemTask) -> Any:
 
 
 # --- answers on storage ---------------------------------------------------------------------------------------------
-def _store(task: ProblemTask, problem: Problem, solution: Solution) -> ProblemResult:
+def store_result(task: ProblemTask, problem: Problem, solution: Solution) -> ProblemResult:
+    """Keep an answer, whole or not at all; of a fold's decision values, those of the rows it holds out."""
     counts = training_counts(task)
     alpha = np.asarray(solution.alpha, np.float64)
     support = np.flatnonzero(alpha > 0)
@@ -257,7 +276,10 @@ def _store(task: ProblemTask, problem: Problem, solution: Solution) -> ProblemRe
         "certificate": _numbers(solution.certificate),
         "history": history,
     }
-    arrays = {"support": support, "alpha": alpha[support], "decision": np.asarray(solution.decision, np.float64)}
+    decision = np.asarray(solution.decision, np.float64)
+    if task.fold is not None:
+        decision = decision[held_out_counts(task.dataset, task.fold) > 0]
+    arrays = {"support": support, "alpha": alpha[support], "decision": decision}
     data = _npz(arrays)
     write_atomic(task.folder / "arrays.npz", data)
     record |= {"sha256": hashlib.sha256(data).hexdigest(), "task": dataclasses.asdict(task)}
@@ -323,7 +345,7 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
 
 
 def stored_decision(task: ProblemTask) -> Any:
-    """Decision values (m,) over the merged training rows of an answered task, finished or stopped."""
+    """Decision values (m,) over the merged training rows of an answered task; a fold's: over those it holds out."""
     record, data = _read(task.folder)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")

@@ -16,6 +16,7 @@ from pipeline.solve import (
     ProblemTask,
     bounds,
     find_result,
+    held_out_counts,
     read_result,
     solve_problem,
     solve_problems,
@@ -170,7 +171,9 @@ def test_fold__decision_is_the_prediction_of_a_model_trained_without_it(task, ro
             fold = elsewhere(task, tmp_path, fold=(4, 7, index))
             solve_problem(fold)
             peer = SVC(C=C, gamma=GAMMA, tol=1e-8).fit(X[train], np.where(y[train] == 1, 1, -1))
-            ours = original(fold, stored_decision(fold))[test]
+            decision = np.full(open_dataset(task.dataset).n_merged, np.nan)
+            decision[held_out_counts(fold.dataset, fold.fold) > 0] = stored_decision(fold)
+            ours = original(fold, decision)[test]
             assert ours == pytest.approx(peer.decision_function(X[test]), abs=1e-4)
 
 
