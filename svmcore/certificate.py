@@ -162,8 +162,14 @@ def _relative_gap(problem: Problem, primal: float, dual: float) -> float | None:
 
 
 def _bias(problem: Problem, alpha: Floats, gradient: Floats, best: float) -> float:
-    """Average of -y_i g_i over the free support vectors; without any, the b of the primal."""
+    """Average of -y_i g_i over the free support vectors; without any, the middle of [M, m], as LIBSVM."""
     if problem.bias is not Bias.FREE:
         return 0.0
-    free = (alpha > 0) & (alpha < problem.upper)
-    return float(np.mean(-problem.y[free] * gradient[free])) if free.any() else best
+    y, can_grow, can_shrink = problem.y, alpha < problem.upper, alpha > 0
+    score, free = -y * gradient, can_grow & can_shrink
+    if free.any():
+        return float(score[free].mean())
+    up, low = np.where(y > 0, can_grow, can_shrink), np.where(y > 0, can_shrink, can_grow)
+    if not up.any() or not low.any():  # one class alone
+        return best
+    return 0.5 * float(score[up].max() + score[low].min())

@@ -203,7 +203,7 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self._kernel_name == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"Precomputed matrix must be a square matrix. Input is a {n}x{X.shape[1]} matrix.")
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, np.empty(n), dtype=np.float64)
+            sample_weight = _check_sample_weight(sample_weight, np.empty(n), dtype=np.float64, allow_all_zero_weights=True)
         self._sparse = sparse.issparse(X) and self._kernel_name != "callable"
         return X, column_or_1d(y, warn=True), sample_weight
 

@@ -47,16 +47,18 @@ def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> list[Target]:
 def vote(decision: Floats, n_classes: int, scheme: str) -> Floats:
     """Class codes (n,) from decision values (n, k): the sign, the largest, or the most pairwise wins (ties: first).
 
+    A decision of exactly 0 goes to the later class, as in LIBSVM.
+
     >>> vote(np.array([[0.1, -2.0, -1.0]]), 3, "ovr")
     array([0])
     """
     if n_classes == 2:
-        return (decision[:, 0] > 0).astype(np.int64)
+        return (decision[:, 0] >= 0).astype(np.int64)
     if scheme == "ovr":
         return np.asarray(decision.argmax(axis=1))
     votes = np.zeros((len(decision), n_classes), dtype=np.int64)
     rows = np.arange(len(decision))
     pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
     for column, (i, j) in enumerate(pairs):
-        votes[rows, np.where(decision[:, column] > 0, j, i)] += 1
+        votes[rows, np.where(decision[:, column] >= 0, j, i)] += 1
     return np.asarray(votes.argmax(axis=1))

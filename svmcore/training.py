@@ -33,6 +33,8 @@ from svmcore.solvers import SMO, Solver
 __all__ = ["Control", "Recipe", "Training", "merge_precomputed", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
+DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
+NOTHING = 1e-13  # a coefficient this far below the largest is what rounding left of 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,6 +268,8 @@ class _Work:
         kernel, rows = self.recipe.kernel, self.distinct.rows
         if isinstance(kernel, Precomputed):
             return "resident", ResidentGram(np.asarray(rows, dtype=self.dtype))
+        if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
+            rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
         points = kernel.prepare(rows, None, self.dtype)
         plan = self._plan(len(points), rows.shape[1], len(self.goals))
         return plan, self._columns(plan, points, kept=not self.pairs)
@@ -301,7 +305,8 @@ class _Work:
         alpha = None if self.start is None else self.start[k, rows] * y[rows]
         monitor = self.control.monitor(k)
         self.solutions[k] = self.recipe.solver.solve(problem, alpha, monitor)
-        self.coef[k, rows] = self.solutions[k].alpha * problem.y
+        alpha = self.solutions[k].alpha
+        self.coef[k, rows] = np.where(alpha > NOTHING * alpha.max(initial=0.0), alpha * problem.y, 0.0)
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
