@@ -22,7 +22,7 @@ class Status(StrEnum):
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     STOPPED = "stopped"
-    STALLED = "stalled"  # the gap does not shrink any more at this precision
+    STALLED = "stalled"  # nothing left to do by the solver's own rule or at this precision, yet the gap is above tol
     INFEASIBLE = "infeasible"  # hard margin, not separable
 
     @property

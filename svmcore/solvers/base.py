@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from svmcore._plugins import Plugin
-from svmcore.certificate import Evaluation, evaluate
+from svmcore.certificate import Certificate, Evaluation, evaluate
+from svmcore.columns import KernelColumns, matvec
 from svmcore.errors import InputError, Unsupported
 from svmcore.losses import Hinge, Loss, SquaredHinge
 from svmcore.monitor import Monitor
@@ -21,7 +22,7 @@ from svmcore.points import Floats
 from svmcore.problem import Bias, Problem
 from svmcore.solution import Solution, Status
 
-__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves"]
+__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "gradient_at", "linear_rows"]
 
 SLACK = 1.05  # `certified` allows the refreshed gap this factor over tol
 POLISHES = 8  # how often a claim of convergence may be refuted before the solve counts as stalled
@@ -45,6 +46,8 @@ class Solves:
         Whether C may be infinite.
     certifies
         Whether it promises kkt_gap <= tol.
+    bounds
+        Whether primal and dual bound the optimum it looks for; False for one that solves another problem.
     warm_starts
         Whether it can begin from a given alpha.
     psd_only
@@ -56,6 +59,7 @@ class Solves:
     linear_only: bool = False
     hard_margin: bool = True
     certifies: bool = True
+    bounds: bool = True
     warm_starts: bool = True
     psd_only: bool = False
 
@@ -102,6 +106,14 @@ class Solver(Plugin, ABC):
         if not real or not float(value) > above or float(value) == np.inf:
             raise InputError(f"solver {self.name!r}: {name} must be a number > {above:g}; given {value!r}")
 
+    def ends(self, gap: float, n_iter: int, monitor: Monitor) -> Status | None:
+        """Why a loop with this KKT gap after `n_iter` steps ends here, or None to go on; cheap, for every step."""
+        if gap <= self.tol:
+            return Status.CONVERGED
+        if 0 <= self.max_iter <= n_iter:
+            return Status.MAX_ITER
+        return monitor.paced(n_iter, gap)
+
     @property
     def column_dtype(self) -> type:
         """float32 columns, or float64 when tol asks for more than float32 can tell."""
@@ -114,21 +126,21 @@ class Solver(Plugin, ABC):
             named = [Solver.named(name) for name in Solver.names()]
             others = [cls.name for cls in named if not cls._objection(loss, bias, kernel, hard_margin)]
             remedy = f"solvers for this problem: {', '.join(others)}" if others else "no solver does"
-            raise Unsupported(f"solver {self.name!r} does not solve {why}; {remedy}")
+            raise Unsupported(f"solver {self.name!r} solves {why}; {remedy}")
 
     @classmethod
     def _objection(cls, loss: Loss, bias: Bias, kernel: Any, hard_margin: bool) -> str:
-        """What this solver cannot do about such a problem, or an empty string."""
+        """What this solver takes and the problem is not, or an empty string."""
         if not isinstance(loss, cls.solves.losses):
-            return f"loss={loss.name}"
+            return f"loss={'/'.join(accepted.name for accepted in cls.solves.losses)}, not loss={loss.name}"
         if bias not in cls.solves.biases:
-            return f"bias={bias}"
+            return f"bias={'/'.join(cls.solves.biases)}, not bias={bias}"
         if hard_margin and not cls.solves.hard_margin:
-            return "an infinite C"
+            return "a finite C, not an infinite one"
         if kernel is not None and cls.solves.linear_only and kernel.name != "linear":
-            return f"kernel={kernel.name}"
+            return f"kernel=linear, not kernel={kernel.name}"
         if kernel is not None and cls.solves.psd_only and not kernel.psd:
-            return f"the indefinite kernel={kernel.name}"
+            return f"positive semi-definite kernels, not kernel={kernel.name}"
         return ""
 
     def solve(self, problem: Problem, alpha: Floats | None = None, monitor: Monitor | None = None) -> Solution:
@@ -150,17 +162,24 @@ class Solver(Plugin, ABC):
             monitor.time_limit = self.time_limit
         start = self._feasible(problem, alpha)
         outcome, evaluation = self._until_proved(problem, start, monitor)
-        self._warn(outcome, evaluation)
+        if monitor.warn:
+            self._warn(outcome, evaluation)
         monitor.finish(outcome.n_iter, evaluation.certificate.kkt_gap)
         return Solution(
             alpha=outcome.alpha,
             bias=evaluation.bias,
             status=outcome.status,
             n_iter=outcome.n_iter,
-            certificate=evaluation.certificate,
+            certificate=self._certificate(evaluation),
             decision=evaluation.decision,
             history=tuple(monitor.history),
         )
+
+    def _certificate(self, evaluation: Evaluation) -> Certificate:
+        """The certificate, without the bound that a solver of another problem cannot claim."""
+        if self.solves.bounds:
+            return evaluation.certificate
+        return dataclasses.replace(evaluation.certificate, relative_gap=None)
 
     @abstractmethod
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
@@ -178,9 +197,9 @@ class Solver(Plugin, ABC):
             outcome.n_iter = n_iter
             evaluation = evaluate(problem, outcome.alpha)
             gap = evaluation.certificate.kkt_gap
-            if outcome.status is not Status.CONVERGED or gap <= self.tol or not self.solves.certifies:
+            if outcome.status is not Status.CONVERGED or gap <= self.tol:
                 return outcome, evaluation
-            if gap >= 0.99 * best:
+            if gap >= 0.99 * best or not self.solves.certifies:
                 break
             alpha, gradient, best = outcome.alpha, evaluation.gradient, gap
         outcome.status = Status.CONVERGED if gap <= SLACK * self.tol else Status.STALLED
@@ -207,3 +226,37 @@ class Solver(Plugin, ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def gradient_at(problem: Problem, alpha: Floats) -> Floats:
+    """Gradient (n,) of the minimised dual at `alpha` (n,), float64: y (K + shift) coef + ridge alpha - 1."""
+    coef = problem.y * alpha
+    outputs = matvec(problem.columns, coef) + problem.shift * coef.sum()
+    return problem.y * outputs + problem.ridge * alpha - 1.0
+
+
+def box_gap(gradient: Floats, alpha: Floats, upper: Floats) -> float:
+    """Largest projected gradient over the box 0 <= alpha <= upper, all (n,): the KKT gap without the equality."""
+    growing = np.where(alpha < upper, -gradient, 0.0)
+    return max(0.0, float(growing.max()), float(np.where(alpha > 0.0, gradient, 0.0).max()))
+
+
+def linear_rows(solver: str, columns: KernelColumns) -> Floats:
+    """Rows X (n, p) float64 behind the columns of a linear kernel.
+
+    Raises
+    ------
+    Unsupported
+        If the source does not carry its rows, or its kernel is not theirs.
+    """
+    while not hasattr(columns, "points") and hasattr(columns, "source"):
+        columns = columns.source
+    points = getattr(columns, "points", None)
+    if points is None:
+        raise Unsupported(f"solver {solver!r} needs the rows; give ComputedColumns(Linear(), points)")
+    X = np.ascontiguousarray(points.origin_values)
+    name = getattr(getattr(columns, "kernel", None), "name", None)
+    products, first = X @ X[0], np.asarray(columns.columns(np.array([0])), dtype=np.float64)[0]
+    if name not in (None, "linear") or not np.allclose(first, products, rtol=1e-3, atol=1e-3 * np.abs(products).max()):
+        raise Unsupported(f"solver {solver!r} needs kernel=linear; the columns are not inner products of their rows")
+    return X

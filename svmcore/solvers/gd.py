@@ -1,0 +1,61 @@
+"""Gradient descent on the hinge loss with all rows in every step: the linear classifier to start from."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from svmcore.losses import Hinge
+from svmcore.monitor import Monitor
+from svmcore.points import Floats
+from svmcore.problem import Bias, Problem
+from svmcore.solvers._linear import LinearRows
+from svmcore.solvers.base import Outcome, Solver, Solves
+
+__all__ = ["GradientDescent"]
+
+
+@dataclass(frozen=True)
+class GradientDescent(Solver):
+    r"""Subgradient descent w <- w - eta g on the primal, g = w - sum_{y_i w'x_i < 1} C_i y_i x_i.
+
+    With eta in [0, 1] every w is a sum of alpha_i y_i x_i with 0 <= alpha_i <= C_i: alpha moves towards C_i where the
+    margin is below 1 and towards 0 elsewhere. So each step knows a lower bound of the optimum, the dual at alpha, and
+    eta = (primal - dual) / ||g||^2 is Polyak's step towards it; it is also the best step of the dual. The answer is
+    the iterate with the smallest primal. `max_iter` counts steps; the primal gets within about 1 %, the KKT gap
+    rarely to tol.
+
+    References
+    ----------
+    Polyak (1987), Introduction to optimization, 5.3; Bach (2015), Duality between subgradient and conditional
+    gradient methods, SIAM J. Optim. 25.
+    """
+
+    name: ClassVar[str] = "gd"
+    solves: ClassVar[Solves] = Solves(
+        losses=(Hinge,),
+        biases=(Bias.PENALISED, Bias.NONE),
+        linear_only=True,
+        hard_margin=False,
+        certifies=False,
+        warm_starts=False,
+    )
+    max_iter: int = 10_000
+
+    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
+        rows, n_iter = LinearRows(self.name, problem), 0
+        w, lowest, best = rows.weights(alpha), np.inf, alpha
+        while True:
+            margins = rows.margins(w)
+            primal = rows.primal(w, margins)
+            if primal < lowest:
+                lowest, best = primal, alpha.copy()
+            status = self.ends(rows.kkt_gap(alpha, margins), n_iter, monitor)
+            if status is not None:
+                return Outcome(status, n_iter, best)
+            target = np.where(margins < 1.0, rows.C, 0.0)
+            g = w - rows.weights(target)
+            eta = min(1.0, (primal - (alpha.sum() - 0.5 * (w @ w))) / max(g @ g, 1e-300))
+            w -= eta * g
+            alpha += eta * (target - alpha)
+            n_iter += 1

@@ -1,0 +1,69 @@
+"""Simplified SMO: every KKT violator is paired with a random row. It teaches; it promises nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from svmcore.monitor import Monitor
+from svmcore.points import Floats
+from svmcore.problem import Bias, Problem
+from svmcore.solution import Status
+from svmcore.solvers._pairs import PairState, next_violator
+from svmcore.solvers.base import Outcome, Solver, Solves
+
+__all__ = ["SimplifiedSMO", "partners"]
+
+
+@dataclass(frozen=True)
+class SimplifiedSMO(Solver):
+    """SMO with a random second index; ends after `max_passes` passes in a row that changed nothing.
+
+    A row is a violator if it misses the KKT conditions by more than tol / 2 at the threshold b, and a step counts if
+    alpha_j moves by at least `min_change`. Nothing guarantees that the last alpha is optimal: if the gap over all rows
+    is still above tol, the status is STALLED. `max_iter` counts pair steps.
+
+    References
+    ----------
+    The simplified SMO of the Stanford CS 229 notes (2009), where pairs without curvature are left out; here they go to
+    the better end of their segment.
+    """
+
+    name: ClassVar[str] = "smo-simplified"
+    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,), hard_margin=False, certifies=False)
+    max_passes: int = 5
+    min_change: float = 1e-5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("max_passes", self.max_passes, 0.0)
+        self._check("min_change", self.min_change, 0.0)
+
+    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
+        state, draws = PairState(problem, alpha, gradient), partners(problem.n, self.seed)
+        n_iter = passes = 0
+        while (status := self.ends(state.kkt_gap(), n_iter, monitor)) is None and passes < self.max_passes:
+            gap, changed = state.kkt_gap(), 0
+            i = next_violator(state, 0, 0.5 * self.tol, examine_all=True)
+            while i < problem.n and status is None:
+                j = next(draws)
+                changed += state.step(i, j + (j >= i), self.min_change) != 0.0
+                status = self.ends(gap, n_iter + changed, monitor)
+                i = next_violator(state, i + 1, 0.5 * self.tol, examine_all=True)
+            n_iter += changed
+            passes = 0 if changed else passes + 1
+        return Outcome(status or Status.STALLED, n_iter, alpha)
+
+
+def partners(n: int, seed: int) -> Iterator[int]:
+    """Endless draws from 0 ... n - 2; j >= i stands for j + 1, so that j is never i.
+
+    >>> draws = partners(3, seed=0)
+    >>> [next(draws) for _ in range(4)]
+    [1, 1, 1, 0]
+    """
+    rng = np.random.default_rng(seed)
+    while True:
+        yield from rng.integers(n - 1, size=1024).tolist()
