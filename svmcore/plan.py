@@ -10,13 +10,20 @@ __all__ = ["Plan", "choose_plan"]
 Plan: TypeAlias = Literal["resident", "columns"]
 
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
+SHARERS = 3  # problems from which their support vectors together are worth half of all pairs
 
 
 def choose_plan(n: int, p: int, dtype: DTypeLike, cache_bytes: int, n_problems: int) -> Plan:
     """Plan for `n_problems` on the same n rows of p features, from bytes and shape.
 
-    >>> choose_plan(1_797, 64, np.float32, 200 << 20, 10), choose_plan(50_000, 22, np.float32, 2 << 30, 1)
+    The whole K costs n^2 / 2 evaluations; the columns of one problem cost n times its support vectors, rarely more
+    than a third of the rows. Several problems together want nearly all of them, and a K in memory serves them at once.
+
+    >>> choose_plan(1_797, 64, np.float32, 200 << 20, 10), choose_plan(20_000, 784, np.float32, 2 << 30, 1)
+    ('resident', 'columns')
+    >>> choose_plan(10_000, 784, np.float32, 2 << 30, 10), choose_plan(60_000, 784, np.float32, 2 << 30, 10)
     ('resident', 'columns')
     """
     n_bytes = n * n * np.dtype(dtype).itemsize
-    return "resident" if n_bytes <= max(SMALL_BYTES, cache_bytes) else "columns"
+    shared = n_problems >= SHARERS and n_bytes <= cache_bytes
+    return "resident" if shared or n_bytes <= SMALL_BYTES else "columns"
