@@ -21,6 +21,7 @@ __all__ = ["app", "main"]
 
 STARTED = time.monotonic()
 DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+STOPPED = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 app = typer.Typer(
     name="marginflow",
@@ -225,9 +226,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _outcome(argv)
+        code = _outcome(argv)
     finally:
         signal.signal(signal.SIGTERM, previous)
+    if code in STOPPED:
+        _tell(f"{STOPPED[code]}; what is finished is kept, the same command goes on from there")
+    return code
 
 
 def _terminate(signum: int, frame: Any) -> None:
@@ -242,11 +246,8 @@ def _outcome(argv: Sequence[str] | None) -> int:
     except SVMError as error:
         return _fail(error, REFUSED)
     except (KeyboardInterrupt, typer.Abort):
-        _tell("interrupted; what is finished is kept, the same command goes on from there")
         return INTERRUPTED
     except SystemExit as error:
-        if error.code == TERMINATED:
-            _tell("terminated; what is finished is kept, the same command goes on from there")
         return error.code if isinstance(error.code, int) else FAILED
     except typer.Exit as error:
         return int(error.exit_code)

@@ -14,7 +14,7 @@ __all__ = ["fraction_of_gap", "progress_display"]
 
 LINE_SECONDS = 5.0
 BARS = 12  # classes drawn at once
-UNITS = {"ingest": "rows read", "kernel": "blocks", "solve": "problems", "score": "rows", "verify": "problems"}
+UNITS = {"kernel": "blocks", "solve": "problems", "score": "rows", "verify": "problems"}
 
 
 @contextlib.contextmanager
@@ -24,7 +24,9 @@ def progress_display(tol: float = 1e-3) -> Iterator[Progress]:
         with _bars(tol) as progress:
             yield progress
     else:
-        yield _Lines()
+        lines = _Lines()
+        yield lines
+        lines.flush()
 
 
 def fraction_of_gap(kkt_gap: float | None, first: float, tol: float) -> float:
@@ -43,21 +45,43 @@ def fraction_of_gap(kkt_gap: float | None, first: float, tol: float) -> float:
 
 
 class _Lines:
-    """A line when a stage ends, and every five seconds while it lasts."""
+    """A line when a stage has ended, and every five seconds while it lasts.
+
+    The line of an ended stage is held until the next stage begins, so that an error of the input stands alone.
+    """
 
     def __init__(self) -> None:
         self.told = time.monotonic()
+        self.held = ("", "")
         self.lock = threading.Lock()
 
     def __call__(self, stage: str, done: int, total: int, **info: Any) -> None:
         """Print if it is time to."""
-        finished = done == total and info.get("status") != "running"
+        line = f"{stage}: {_amount(stage, done, total)}{_remark(info)}\n"
         with self.lock:
-            if not finished and time.monotonic() - self.told < LINE_SECONDS:
-                return
-            self.told = time.monotonic()
-            sys.stderr.write(f"{stage}: {done} of {total} {UNITS.get(stage, '')}{_remark(info)}\n")
-            sys.stderr.flush()
+            if self.held[0] not in ("", stage):
+                self._write(self.held[1])
+                self.held = ("", "")
+            if done == total and info.get("status") != "running":
+                self.held = (stage, line)
+            elif time.monotonic() - self.told >= LINE_SECONDS:
+                self._write(line)
+
+    def flush(self) -> None:
+        """Print the line of the last stage."""
+        self._write(self.held[1])
+
+    def _write(self, line: str) -> None:
+        self.told = time.monotonic()
+        sys.stderr.write(line)
+        sys.stderr.flush()
+
+
+def _amount(stage: str, done: int, total: int) -> str:
+    """How far a stage is, in its own unit; a share where the unit is bytes of some file."""
+    if stage in UNITS:
+        return f"{done:,} of {total:,} {UNITS[stage]}"
+    return f"{100 * done / total:.0f} %" if total else f"{done:,} rows"
 
 
 def _remark(info: dict[str, Any]) -> str:
@@ -99,7 +123,7 @@ class _Drawing:
         with self.lock:
             if stage not in self.stages:
                 self.stages[stage] = self.bars.add_task(stage, total=total, note="")
-            note = f"{done:,}/{total:,} {UNITS.get(stage, '')}{_remark({'reused': info.get('reused')})}"
+            note = f"{_amount(stage, done, total)}{_remark({'reused': info.get('reused')})}"
             self.bars.update(self.stages[stage], completed=done, total=total, note=note)
             if stage == "solve":
                 self._draw_class(str(info.get("label")), info.get("kkt_gap"), info.get("status"))

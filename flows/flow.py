@@ -13,6 +13,8 @@ from typing import Any
 from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 
 from pipeline.cluster import ClusterLost
 from pipeline.config import load_experiment
@@ -23,6 +25,7 @@ from svmcore.errors import SVMError
 __all__ = ["marginflow", "run_flow"]
 
 RETRIES = 2
+DRAIN_SECONDS = 5.0
 _progress: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("progress", default=None)
 _started: contextvars.ContextVar[float | None] = contextvars.ContextVar("started", default=None)
 
@@ -86,7 +89,11 @@ def run_flow(
     _hush()
     _progress.set(progress)
     _started.set(started)
-    return marginflow(config, list(overrides), store)
+    try:
+        return marginflow(config, list(overrides), store)
+    finally:
+        for worker in (EventsWorker, APILogWorker):  # while the server is there to take what is left
+            worker.drain_all(timeout=DRAIN_SECONDS)
 
 
 class _NoFailures(logging.Filter):

@@ -21,10 +21,10 @@ import numpy as np
 from pipeline import dataset as datasets
 from pipeline import evaluation, metrics, scoring
 from pipeline.artifacts import Store, open_store, run_id, save_model
-from pipeline.cluster import InlineWorkers, Workers, open_workers
+from pipeline.cluster import ClusterLost, InlineWorkers, Workers, open_workers
 from pipeline.columns import WorkerColumns
 from pipeline.config import Experiment, load_experiment
-from pipeline.gram import compute_gram, gram_fingerprint, local_root, open_gram
+from pipeline.gram import compute_gram, gram_fingerprint, gram_folder, open_gram
 from pipeline.progress import Progress, silent
 from pipeline.readers import check_sources
 from pipeline.report import write_report
@@ -90,7 +90,7 @@ class Scored:
 
 # --- the session ----------------------------------------------------------------------------------------------------
 class _LazyWorkers(Workers):
-    """Workers that start when the first task is there: a run that finds every block needs none."""
+    """Workers that start when the first task is there, and again after they were lost."""
 
     def __init__(self, opened: Callable[[], Workers]) -> None:
         self._opened = functools.cache(opened)
@@ -105,7 +105,12 @@ class _LazyWorkers(Workers):
 
     def map(self, fn: Any, items: Sequence[Any], retries: int = 2) -> Iterator[tuple[int, Any]]:
         """As `Workers.map`; no items, no workers."""
-        return self._opened().map(fn, items, retries) if items else iter(())
+        try:
+            if items:
+                yield from self._opened().map(fn, items, retries)
+        except ClusterLost:
+            self._opened.cache_clear()
+            raise
 
 
 @dataclasses.dataclass
@@ -172,21 +177,33 @@ def kernel(session: Session, data: Ingested) -> KernelPlan:
     """Kernel parameters as numbers, and K on storage if it fits; else columns will be computed on demand."""
     with session.clock("kernel"):
         dataset = datasets.open_dataset(data.path)
-        resolved = session.exp.build_kernel().resolved(dataset.n_features, dataset.variance)
-        dtype = np.dtype(session.exp.build_solver().column_dtype)
-        plan = choose_plan(session.exp, data.n_merged, dtype.itemsize)
-        if plan == "columns":
-            kernel_id = _digest(data.fingerprint, resolved.spec(), dtype.name, "columns")
-            return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
-        workers = _workers_for(session, gram_fingerprint(dataset, resolved, dtype))
+        plan = plan_kernel(session.exp, dataset, session.root)
+        if plan.gram is None:
+            return plan
+        resolved, dtype = Kernel.create(plan.kernel), np.dtype(plan.dtype)
+        workers = workers_for(session, [plan.gram])
         gram = compute_gram(dataset, resolved, dtype, session.root, workers, session.progress)
-    return KernelPlan(plan, resolved.spec(), dtype.name, gram.fingerprint, str(gram.path), gram.n_blocks, gram.n_reused)
+    return dataclasses.replace(plan, n_blocks=gram.n_blocks, n_reused=gram.n_reused)
 
 
-def _workers_for(session: Session, fingerprint: str) -> Workers:
-    """Return this process if K is there: to check its strips needs no cluster."""
+def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
+    """Which K an experiment needs, and where it is or will be: nothing is computed."""
+    resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
+    dtype = np.dtype(exp.build_solver().column_dtype)
+    plan = choose_plan(exp, dataset.n_merged, dtype.itemsize)
+    if plan == "columns":
+        kernel_id = digest(dataset.fingerprint, resolved.spec(), dtype.name, "columns")
+        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
+    kernel_id = gram_fingerprint(dataset, resolved, dtype)
+    gram = str(gram_folder(root, kernel_id))
+    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram, 0, 0)
+
+
+def workers_for(session: Session, grams: Sequence[str]) -> Workers:
+    """Return this process if every K is there: to check its strips needs no cluster."""
     try:
-        open_gram(local_root(session.root) / "gram" / fingerprint[:32])
+        for gram in grams:
+            open_gram(gram)
     except InputError:
         return session.workers
     return InlineWorkers()
@@ -323,12 +340,17 @@ def _provenance(
 
 def publish(session: Session, data: Ingested, plan: KernelPlan, solved: Solved, scored: Scored) -> dict[str, Any]:
     """Write metrics, config and report into the draft and make the run visible; returns the metrics."""
-    fingerprint = _digest(session.exp.fingerprint(), data.fingerprint)
+    return publish_as(session, data, lambda address: record_of(session, address, data, plan, solved, scored))
+
+
+def publish_as(session: Session, data: Ingested, record_at: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Publish the draft with the record of a run at the address it is given."""
+    fingerprint = digest(session.exp.fingerprint(), data.fingerprint)
     base = f"{session.exp.name}/{run_id(fingerprint)}"
     (session.folder / "config.yaml").write_text(session.exp.to_yaml(), encoding="utf-8")
     while True:  # another run may take the name between the two
         key = session.store.free_key(base)
-        record = record_of(session, session.store.address(key), data, plan, solved, scored)
+        record = record_at(session.store.address(key))
         write_json(session.folder / "metrics.json", record)
         write_report(session.folder)
         if session.store.publish(session.folder, key):
@@ -368,7 +390,7 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _digest(*parts: Any) -> str:
+def digest(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -380,6 +402,10 @@ def _plainly(name: str, stage: Callable[..., Any], *args: Any) -> Any:
 
 def train(session: Session, step: Step = _plainly) -> dict[str, Any]:
     """All stages in order; `step(name, stage, *args)` is how a scheduler wraps each."""
+    if session.exp.sweep is not None:
+        from pipeline.batch import train_batch
+
+        return train_batch(session, step)
     data = step("ingest", ingest, session)
     plan = step("kernel", kernel, session, data)
     solved = step("solve", solve, session, data, plan)

@@ -152,9 +152,12 @@ class _CsvSink:
 
     def __init__(self, file: Any, stored: StoredModel) -> None:
         self.rows, self.classes = csv.writer(file, lineterminator="\n"), stored.classes
-        self.rows.writerow(["label", *_columns(stored)])
+        self.header = ["label", *_columns(stored)]
 
     def write(self, part: Predictions) -> None:
+        if self.header:
+            self.rows.writerow(self.header)
+            self.header = []
         labels = (self.classes[code] for code in part.codes)
         self.rows.writerows([label, *values] for label, values in zip(labels, part.decision.tolist(), strict=True))
 

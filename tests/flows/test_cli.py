@@ -1,0 +1,322 @@
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.cli import main
+from flows.console import progress_display
+
+LIBSVM = "1 1:0.5 2:1\n-1 1:1\n1 2:0.25\n-1 1:2 2:2\n"
+
+
+def refused(argv, capsys):
+    """The one line that a refused command leaves on stderr."""
+    assert main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert len(lines) == 1, captured.err
+    assert "Traceback" not in captured.err
+    return lines[0]
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Write a config over rows of a given file name and content; returns the arguments of `run`."""
+
+    def written(text="", name="rows.libsvm", content=LIBSVM, extra=()):
+        path = tmp_path / name
+        if content is not None:
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        file = tmp_path / "config.yaml"
+        file.write_text(f"data: {{source: {path}, test: 0.5}}\ncluster: {{kind: inline}}\n{text}")
+        return ["run", str(file), "--no-prefect", "--store", str(tmp_path / "runs"), *extra]
+
+    return written
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kernl: {name: rbf}", ["kernl", "kernel"]),
+        ("solver: {toll: 1}", ["toll", "tol"]),
+        ("C: many", ["C", "many"]),
+        ("C: 0", ["C", "0"]),
+        ("C: -1", ["C", "-1"]),
+        ("kernel: {name: rbf, gamma: 0}", ["gamma", "0"]),
+        ("solver: {name: smo, tol: 0}", ["tol", "0"]),
+        ("kernel: {name: rfb}", ["rfb", "did you mean 'rbf'"]),
+        ("solver: {name: smoo}", ["smoo", "smo"]),
+        ("data: [1", ["YAML"]),
+        ("multiclass: one", ["multiclass", "ovr"]),
+    ],
+)
+def test_run__a_config_that_cannot_be_used_is_refused(config, capsys, tmp_path, text, said):
+    line = refused(config(text), capsys)
+    assert all(part in line for part in said), line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("absent.libsvm", None, ["absent.libsvm"]),
+        ("empty.libsvm", "", ["empty.libsvm", "empty"]),
+        ("bad.libsvm", "1 1:1\n-1 2:x\n", ["bad.libsvm", "line 2"]),
+        ("cut.libsvm.gz", b"\x1f\x8b\x08\x00\x00\x00", ["cut.libsvm.gz"]),
+        ("none.npz", b"PK\x03\x04 nothing", ["none.npz"]),
+        ("cell.csv", "a,b,kind\n1,2,x\n1,oops,y\n", ["cell.csv", "row 2", "'b'", "oops"]),
+        ("ragged.csv", "a,b,kind\n1,2,x\n1,y\n", ["ragged.csv", "line 3", "2 cells"]),
+        ("nan.csv", "a,b,kind\n1,2,x\n1,nan,y\n", ["nan.csv", "row 2", "'b'", "NaN"]),
+        ("inf.csv", "a,b,kind\ninf,2,x\n1,1,y\n", ["inf.csv", "row 1", "'a'", "infinity"]),
+        ("one.csv", "a,kind\n1,x\n2,x\n", ["one.csv", "a single class", "'x'"]),
+        ("lone.csv", "a,kind\n1,x\n2,x\n3,y\n4,x\n", ["'y'", "one row"]),
+    ],
+)
+def test_run__data_that_cannot_be_used_is_refused(config, capsys, tmp_path, name, content, said):
+    line = refused(config(name=name, content=content), capsys)
+    assert all(part in line for part in said), line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_run__a_label_column_that_is_not_there_is_refused(config, capsys, tmp_path):
+    argv = config(name="rows.csv", content="a,b\n1,2\n", extra=["--set", "data.label=kind"])
+    line = refused(argv, capsys)
+    assert "kind" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_run__test_rows_of_another_width_are_refused(config, capsys, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text("1,2,3,x\n")
+    argv = config(name="rows.csv", content="1,2,x\n3,4,y\n", extra=["--set", f"data.test={other}"])
+    line = refused(argv, capsys)
+    assert "other.csv" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_run__a_store_under_a_plain_file_is_refused_before_any_work(config, capsys, tmp_path):
+    argv = config(content=None)
+    argv[argv.index("--store") + 1] = str(tmp_path / "config.yaml" / "runs")
+    assert "config.yaml is a file" in refused(argv, capsys)
+
+
+def test_run__a_cluster_that_does_not_answer_is_refused_within_15_seconds(config, capsys, tmp_path):
+    started = time.monotonic()
+    line = refused(config(extra=["--set", "cluster={kind: address, address: 'tcp://127.0.0.1:9'}"]), capsys)
+    assert "tcp://127.0.0.1:9" in line
+    assert time.monotonic() - started < 15
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["run"], "CONFIG"),
+        (["run", "x.yaml", "--sett", "a=1"], "--sett"),
+        (["run", "absent.yaml"], "absent.yaml"),
+        (["rnu"], "rnu"),
+        (["report", "absent"], "absent"),
+        (["verify", "absent"], "absent"),
+    ],
+)
+def test_usage__is_one_line_too(capsys, argv, said):
+    assert said in refused(argv, capsys)
+
+
+@pytest.fixture
+def model(rows_run, tmp_path):
+    return Path(shutil.copytree(rows_run["run"], tmp_path / "model"))
+
+
+def commands_on(model, rows):
+    return [["predict", str(model), str(rows)], ["report", str(model)], ["export", str(model), "x.onnx"]]
+
+
+def test_commands__refuse_a_model_whose_hash_is_wrong(model, rows_csv, capsys):
+    part = model / "model.zarr" / "bias" / "c" / "0"
+    part.write_bytes(part.read_bytes()[::-1])
+    for argv in commands_on(model, rows_csv):
+        assert "bias/c/0 was changed" in refused(argv, capsys)
+    assert main(["verify", str(model)]) == 1
+    assert "bias/c/0" in capsys.readouterr().err
+
+
+def test_commands__refuse_a_model_of_a_newer_version(model, rows_csv, capsys):
+    file = model / "model.zarr" / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 2}))
+    for argv in [*commands_on(model, rows_csv), ["verify", str(model)]]:
+        line = refused(argv, capsys)
+        assert "format 2" in line
+        assert "format 1" in line
+
+
+def test_run__json_is_one_object_and_all_else_is_on_stderr(config, capsys, tmp_path):
+    assert main(config("solver: {name: smo, tol: 1e-4}", extra=["--json", "--set", "C=3"])) == 0
+    captured = capsys.readouterr()
+    record = json.loads(captured.out)
+    assert captured.out.count("\n") == 1
+    assert record == json.loads((Path(record["run"]) / "metrics.json").read_text())
+    assert "solve: 1 of 1" in captured.err
+    assert main(["runs", "--store", str(tmp_path / "runs"), "--json"]) == 0
+    assert [run["run"] for run in json.loads(capsys.readouterr().out)["runs"]] == [record["run"]]
+
+
+def test_plan__says_bytes_without_training(config, capsys, tmp_path):
+    argv = config()
+    argv = ["plan", argv[1], "--json", "--set", f"store={tmp_path / 'runs'}"]
+    assert main(argv) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["kernel_bytes"] == record["n_merged"] ** 2 * 4
+    assert not list((tmp_path / "runs").glob("[!.]*"))
+
+
+def test_report__is_written_again(model, capsys):
+    (model / "report.html").unlink()
+    assert main(["report", str(model)]) == 0
+    assert capsys.readouterr().out.strip() == str(model / "report.html")
+    assert "<html" in (model / "report.html").read_text()
+
+
+def test_verify__prints_the_recomputed_certificates(rows_run, capsys):
+    assert main(["verify", rows_run["run"]]) == 0
+    out = capsys.readouterr().out
+    assert "agrees" in out
+    assert all(label in out for label in ("ant", "bee", "cat"))
+    assert main(["verify", rows_run["run"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agrees"] is True
+
+
+@pytest.fixture
+def unlabelled(rows_csv, tmp_path):
+    """The same rows without their labels."""
+    path = tmp_path / "unlabelled.csv"
+    path.write_text("\n".join(line.rsplit(",", 1)[0] for line in rows_csv.read_text().splitlines()) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_predict__writes_equal_labels_and_values_in_every_format(
+    rows_run, rows_csv, unlabelled, tmp_path, capsys, ending
+):
+    from pipeline import load_model
+
+    stored = load_model(rows_run["model"])
+    rows = [line.split(",") for line in unlabelled.read_text().splitlines()[1:]]
+    X = np.array(rows, float)
+    output = tmp_path / f"labels.{ending}"
+    assert main(["predict", rows_run["run"], str(unlabelled), "--output", str(output), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert (record["n"], record["accuracy"], record["output"]) == (90, None, str(output))
+    labels, decision = read_predictions(output, ending)
+    assert labels == stored.predict(X).tolist()
+    assert np.array(decision, float) == pytest.approx(stored.decision_function(X))
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([output.name, unlabelled.name])
+
+
+def read_predictions(output, ending):
+    if ending == "json":
+        record = json.loads(output.read_text())
+        return record["labels"], record["decision"]
+    if ending == "csv":
+        header, *rows = (line.split(",") for line in output.read_text().splitlines())
+        assert header == ["label", "decision_ant", "decision_bee", "decision_cat"]
+        return [row[0] for row in rows], [row[1:] for row in rows]
+    from pyarrow import parquet
+
+    table = parquet.read_table(output).to_pydict()
+    return table.pop("label"), np.stack(list(table.values()), axis=1)
+
+
+def test_predict__tells_the_accuracy_where_labels_are(rows_run, rows_csv, capsys):
+    assert main(["predict", rows_run["model"], str(rows_csv), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    right = rows_run["train_accuracy"] * rows_run["n_train"] + rows_run["accuracy"] * rows_run["n_test"]
+    assert record["accuracy"] == pytest.approx(right / 90)
+    assert len(record["labels"]) == len(record["decision"]) == 90
+
+
+def test_predict__refuses_another_width_and_an_unknown_ending(rows_run, tmp_path, capsys):
+    wide = tmp_path / "wide.csv"
+    wide.write_text("1,2,3,4,5\n")
+    assert "wide.csv" in refused(["predict", rows_run["run"], str(wide)], capsys)
+    line = refused(["predict", rows_run["run"], str(wide), "--output", str(tmp_path / "x.xlsx")], capsys)
+    assert ".parquet" in line
+    assert [p.name for p in tmp_path.iterdir()] == ["wide.csv"]
+
+
+def test_failure__is_one_line_and_exit_1(config, capsys, monkeypatch):
+    monkeypatch.setattr("pipeline.experiment.write_report", lambda folder: 1 / 0)
+    monkeypatch.delenv("MARGINFLOW_DEBUG", raising=False)
+    assert main(config()) == 1
+    err = capsys.readouterr().err
+    assert "ZeroDivisionError" in err
+    assert "Traceback" not in err
+
+
+def test_interrupt__is_exit_130(config, capsys, monkeypatch):
+    def interrupt(folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pipeline.experiment.write_report", interrupt)
+    assert main(config()) == 130
+    assert "goes on from there" in capsys.readouterr().err
+
+
+def test_lines__an_ended_stage_is_told_when_the_next_begins(capsys):
+    with progress_display() as progress:
+        progress("kernel", 1, 3)
+        progress("kernel", 3, 3, reused=2)
+        assert capsys.readouterr().err == ""
+        progress("solve", 1, 2, label="a", kkt_gap=0.1, status="running")
+        assert capsys.readouterr().err == "kernel: 3 of 3 blocks (2 found finished)\n"
+        progress("ingest", 5, 5)
+    assert capsys.readouterr().err == "ingest: 100 %\n"
+
+
+def test_bars__draw_the_gap_of_running_classes_on_a_log_scale(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with progress_display(tol=1e-4) as progress:
+        progress("solve", 0, 2, label="bee", kkt_gap=1.0, status="running")
+        progress("solve", 0, 2, label="bee", kkt_gap=1e-2, status="running")
+        drawing = progress
+        (bar, first) = drawing.classes["bee"]
+        task = next(task for task in drawing.bars.tasks if task.id == bar)
+        assert (task.completed, first) == (0.5, 1.0)
+        progress("solve", 1, 2, label="bee", kkt_gap=1e-5, status="converged")
+        assert drawing.classes == {}
+
+
+SLOW = """
+data: {source: "sklearn:digits"}
+kernel: {name: rbf, gamma: 1e-4}
+C: 1e9
+solver: {name: smo, tol: 1e-13}
+cluster: {kind: inline}
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal__ends_a_solving_run_at_once_and_keeps_what_is_finished(tmp_path, number, code):
+    (tmp_path / "slow.yaml").write_text(SLOW)
+    argv = [sys.executable, "-m", "flows.cli", "run", "slow.yaml", "--no-prefect"]
+    with subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.startswith("kernel: 8 of 8"):  # told when solving has begun
+                break
+        time.sleep(0.5)
+        started = time.monotonic()
+        process.send_signal(number)
+        err = process.stderr.read()
+        assert process.wait() == code
+    assert time.monotonic() - started < 4
+    assert "goes on from there" in err
+    assert "Traceback" not in err
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [".cache"]
+    assert not (tmp_path / "runs" / ".cache" / "live").exists()
