@@ -30,7 +30,7 @@ from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 
-__all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "local_root", "open_gram"]
+__all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "local_root", "open_gram"]
 
 FORMAT = 1  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
@@ -129,7 +129,7 @@ def compute_grams(
     dtype = np.dtype(dtype)
     numeric = [_computable(kernel).resolved(dataset.n_features, dataset.variance) for kernel in kernels]
     fingerprints = [gram_fingerprint(dataset, kernel, dtype) for kernel in numeric]
-    folders = [local_root(root) / "gram" / fingerprint[:32] for fingerprint in fingerprints]
+    folders = [gram_folder(root, fingerprint) for fingerprint in fingerprints]
     for folder, kernel in zip(folders, numeric, strict=True):
         _create(folder, dataset, kernel, dtype)
     tasks = _tasks(dataset, numeric, dtype, folders)
@@ -143,6 +143,11 @@ def compute_grams(
         Gram(folder, fingerprint, dataset.n_merged, dtype, len(tasks), int(count))
         for folder, fingerprint, count in zip(folders, fingerprints, reused, strict=True)
     ]
+
+
+def gram_folder(root: str | Path, fingerprint: str) -> Path:
+    """Where the K of a fingerprint is, or will be."""
+    return local_root(root) / "gram" / fingerprint[:32]
 
 
 def local_root(root: str | Path) -> Path:

@@ -42,7 +42,9 @@ __all__ = [
     "find_result",
     "fold_codes",
     "held_out_counts",
+    "read_answer",
     "read_result",
+    "resident_columns",
     "solve_problem",
     "solve_problems",
     "store_result",
@@ -144,7 +146,8 @@ def _labels(path: str) -> tuple[Any, Any]:
 
 
 @functools.lru_cache(maxsize=2)
-def _resident(path: str) -> ResidentGram:
+def resident_columns(path: str) -> ResidentGram:
+    """K on storage, mapped once per process."""
     return ResidentGram(open_gram(path))
 
 
@@ -231,7 +234,7 @@ def solve_problem(task: ProblemTask, live: str | None = None, columns: KernelCol
     found = find_result(task)
     if found is not None:
         return found
-    source = columns if columns is not None else _resident(str(task.gram))
+    source = columns if columns is not None else resident_columns(str(task.gram))
     line = Line(live, task.fingerprint)
     monitor = Monitor(stop=line.stopped, report=line.report)
     problem = problem_of(task, source)
@@ -328,11 +331,17 @@ def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemRes
 
 def read_result(task: ProblemTask) -> ProblemResult:
     """Return the answer of a task that was solved, finished or stopped early."""
+    return read_answer(task)[0]
+
+
+def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
+    """As `read_result`, with the decision values: see `stored_decision`."""
     record, data = _read(task.folder)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return _result(task.fingerprint, record, {name: arrays[name] for name in ("support", "alpha")})
+        values = {name: arrays[name] for name in ("support", "alpha", "decision")}
+    return _result(task.fingerprint, record, values), values["decision"]
 
 
 def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
@@ -346,11 +355,7 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
 
 def stored_decision(task: ProblemTask) -> Any:
     """Decision values (m,) over the merged training rows of an answered task; a fold's: over those it holds out."""
-    record, data = _read(task.folder)
-    if record is None:
-        raise FileNotFoundError(f"no answer under {task.folder}")
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return arrays["decision"]
+    return read_answer(task)[1]
 
 
 # --- many problems --------------------------------------------------------------------------------------------------
