@@ -1,5 +1,6 @@
 """The production solver on inputs that break solvers: it ends, says how, and is never worse than LIBSVM."""
 
+import re
 import threading
 import time
 import warnings
@@ -273,5 +274,4 @@ def test_smo__inner_scans_use_wide_integer_registers() -> None:
         assembly = "".join(fresh.inspect_asm().values())
         if "ymm" not in assembly and "zmm" not in assembly:
             pytest.skip("numba targets a processor without wide registers here")
-        assert "vpmaxs" in assembly
-        assert "vmaxss" not in assembly
+        assert re.search(r"vpmaxs[dq]\s.*[yz]mm", assembly), f"{function.__name__} runs as scalars"
