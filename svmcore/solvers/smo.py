@@ -165,7 +165,7 @@ class SMO(Solver):
     working_set
         Most rows of a working set.
     newcomers
-        Most rows that a round adds to it.
+        Rows that a round adds to it, more where the set is large already.
 
     References
     ----------
@@ -181,7 +181,7 @@ class SMO(Solver):
 
     name: ClassVar[str] = "smo"
     working_set: int = 4096
-    newcomers: int = 256
+    newcomers: int = 128
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         if gradient is None and not alpha.any():
@@ -235,7 +235,7 @@ class SMO(Solver):
         self, problem: Problem, state: MemoryState, working: WorkingSet, gap: float, wide: bool, n_iter: int
     ) -> tuple[int, bool]:
         """Admit violators, solve on the square, apply. Returns steps taken and whether one was unbounded."""
-        newcomers = min(max(self.newcomers, len(working.members) // 4), 2 * self.newcomers, working.capacity)
+        newcomers = min(max(self.newcomers, len(working.members) // 4), 4 * self.newcomers, working.capacity)
         working.admit(state.candidates(newcomers, working.outside))
         idx, K = working.members, working.square  # K of the members is the square's first q rows and columns
         target = max(0.7 * self._aim(problem), 0.1 * gap)
