@@ -1,14 +1,25 @@
 """scikit-learn's callback protocol, `verbose` and the stop flag around one training; it imports no scikit-learn."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from svmcore.monitor import Progress
-from svmcore.solution import Solution
+from svmcore.solution import Solution, Status
 from svmcore.training import Control
 
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "early_end"]
+
+
+def early_end(statuses: Sequence[Status], causes: Mapping[Status, str], gap: float, tol: float) -> str:
+    """What to warn of when some problems did not converge; begins as scikit-learn's warning does."""
+    worst = max(statuses, key=lambda status: status.severity)
+    late = sum(status is not Status.CONVERGED for status in statuses)
+    return (
+        f"Solver terminated early ({causes.get(worst, str(worst))}).  Consider pre-processing your data with "
+        f"StandardScaler or MinMaxScaler. {late} of {len(statuses)} problems did not converge; "
+        f"the worst KKT gap is {gap:.3g}, tol {tol:g}."
+    )
 
 
 class Hooks:

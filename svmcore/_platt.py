@@ -24,7 +24,7 @@ STEPS = 100
 FLOOR = 1e-7  # LIBSVM keeps pairwise probabilities this far from 0 and 1
 
 
-def sigmoid(decision: Floats, A: Floats, B: Floats) -> Floats:
+def sigmoid(decision: Floats, A: Floats | float, B: Floats | float) -> Floats:
     """1 / (1 + exp(A f + B)) without overflow, the shape of `decision`.
 
     >>> sigmoid(np.array([0.0, 1e4]), -1.0, 0.0)

@@ -1,15 +1,55 @@
-"""LIBSVM's layout of a multi-class model, which scikit-learn's attributes follow; it imports neither.
+"""LIBSVM's layout of a multi-class model and scikit-learn's names of kernels; it imports neither.
 
 Support vectors are grouped by class. For the pair (i, j), i < j, class i is the positive one; the coefficients of the
 vectors of class i are in row j - 1, those of class j in row i. With two classes scikit-learn turns the sign, so that
 classes[1] is positive, as everywhere in this package.
 """
 
+from typing import Any
+
 import numpy as np
 
+from svmcore.errors import InputError, did_you_mean
+from svmcore.kernels import RBF, Linear, Polynomial, Precomputed, Tanh
+from svmcore.kernels.base import Kernel
 from svmcore.points import Floats
 
-__all__ = ["class_order", "from_layout", "to_layout"]
+__all__ = ["class_order", "from_layout", "kernel_of", "pairs", "parameters_of", "to_layout"]
+
+NAMES: dict[str, type[Kernel]] = {
+    "linear": Linear,
+    "poly": Polynomial,
+    "rbf": RBF,
+    "sigmoid": Tanh,
+    "precomputed": Precomputed,
+}
+NO_GAMMA = 1e-300  # scikit-learn allows gamma=0; a number that vanishes in every product does the same
+
+
+def kernel_of(name: str, degree: int, gamma: float | str, coef0: float) -> Kernel:
+    """Kernel of scikit-learn's parameters, those it does not have ignored.
+
+    >>> kernel_of("poly", 2, "scale", 1.0)
+    Polynomial(degree=2, gamma='scale', coef0=1.0)
+    """
+    if name not in NAMES:
+        raise InputError(f"unknown kernel {name!r}; known: {', '.join(NAMES)}{did_you_mean(name, NAMES)}")
+    gamma = gamma if isinstance(gamma, str) else max(float(gamma), NO_GAMMA)
+    given = {"degree": int(degree), "gamma": gamma, "coef0": float(coef0)}
+    fields = NAMES[name].__dataclass_fields__  # type: ignore[attr-defined]
+    return NAMES[name](**{key: value for key, value in given.items() if key in fields})
+
+
+def parameters_of(kernel: Kernel) -> dict[str, Any]:
+    """scikit-learn's parameters of `kernel`; one that it does not have is passed as it is.
+
+    >>> parameters_of(Tanh(gamma=0.5, coef0=-1.0))
+    {'kernel': 'sigmoid', 'gamma': 0.5, 'coef0': -1.0}
+    """
+    for name, kind in NAMES.items():
+        if type(kernel) is kind:
+            return {"kernel": name} | {key: value for key, value in kernel.spec().items() if key != "name"}
+    return {"kernel": kernel}
 
 
 def class_order(codes: Floats) -> Floats:

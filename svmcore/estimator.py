@@ -4,7 +4,6 @@ What differs from scikit-learn's SVC, and why, is in docs/coming_from_sklearn.md
 """
 
 import warnings
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -25,11 +24,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from svmcore._hooks import Hooks
+from svmcore._hooks import Hooks, early_end
 from svmcore._interrupt import stop_on_interrupt
 from svmcore._platt import couple, sigmoid
-from svmcore._sklearn_layout import class_order, from_layout, to_layout
-from svmcore.kernels import RBF, Linear, Polynomial, Precomputed, Tanh
+from svmcore._sklearn_layout import class_order, from_layout, kernel_of, parameters_of, to_layout
+from svmcore.export import support_codes
+from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.losses import Loss
 from svmcore.model import Model
@@ -49,7 +49,6 @@ except ImportError:  # scikit-learn < 1.9
 
 __all__ = ["SVC"]
 
-NO_GAMMA = 1e-300  # scikit-learn allows gamma=0; a number that vanishes in every product does the same
 DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed in 1.11."
 
 
@@ -191,6 +190,28 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self._warn_of_status(interrupted())
         return self
 
+    @classmethod
+    def from_model(cls, model: Model) -> Self:
+        """Fitted estimator of a `svmcore.Model`: one read by `from_libsvm`, or the artefact of a run.
+
+        Its `support_` counts the support vectors, since the training rows are not known; `certificate_` is empty.
+        """
+        svc = cls(**parameters_of(model.kernel), multi_class=model.scheme)
+        m, svc.n_features_in_ = model.support_vectors.shape
+        svc.classes_, svc.class_weight_ = np.asarray(model.classes), np.ones(len(model.classes))
+        svc._sparse = sparse.issparse(model.support_vectors) and not isinstance(model.kernel, Precomputed)
+        svc.shape_fit_ = (svc.n_features_in_ if isinstance(model.kernel, Precomputed) else m, svc.n_features_in_)
+        whole, none = np.arange(m), np.empty((0, 2))
+        training = Training(model, (), (), support=whole, coef=model.coef, vector=whole, sigmoids=none, plan="resident")
+        svc._keep(training, support_codes(model), svc._sparse)
+        return svc
+
+    @property
+    def model_(self) -> Model:
+        """The model on its distinct support vectors, for `svmcore.export` and the pipeline's artefacts."""
+        check_is_fitted(self)
+        return self._model
+
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
         if sparse.issparse(X) and self._kernel_name == "precomputed":
             raise TypeError("Sparse precomputed kernels are not supported.")
@@ -203,7 +224,9 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self._kernel_name == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"Precomputed matrix must be a square matrix. Input is a {n}x{X.shape[1]} matrix.")
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, np.empty(n), dtype=np.float64, allow_all_zero_weights=True)
+            if not (np.asarray(sample_weight, dtype=np.float64) > 0).any():
+                raise ValueError("Invalid input - all samples have zero or negative weights.")
+            sample_weight = _check_sample_weight(sample_weight, np.empty(n), dtype=np.float64)
         self._sparse = sparse.issparse(X) and self._kernel_name != "callable"
         return X, column_or_1d(y, warn=True), sample_weight
 
@@ -251,21 +274,16 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return np.asarray(K.toarray() if sparse.issparse(K) else K, dtype=np.float64, order="C")
 
     def _recipe(self, y: Any, weights: Floats | None) -> Recipe:
-        gamma = self.gamma if isinstance(self.gamma, str) else max(float(self.gamma), NO_GAMMA)
-        makers: dict[str, Callable[[], Kernel]] = {
-            "linear": Linear,
-            "poly": lambda: Polynomial(degree=self.degree, gamma=gamma, coef0=self.coef0),
-            "rbf": lambda: RBF(gamma=gamma),
-            "sigmoid": lambda: Tanh(gamma=gamma, coef0=self.coef0),
-            "precomputed": Precomputed,
-            "callable": Precomputed,
-        }
+        kernel = self.kernel
+        if not isinstance(kernel, Kernel):
+            name = "precomputed" if self._kernel_name == "callable" else kernel
+            kernel = kernel_of(name, self.degree, self.gamma, self.coef0)
         solver = self.solver
         if isinstance(solver, str):
             solver = {"name": solver, "tol": self.tol, "max_iter": self.max_iter}
         jobs = 1 if self._watched else self.n_jobs
         return Recipe(
-            kernel=self.kernel if isinstance(self.kernel, Kernel) else makers[self._kernel_name](),
+            kernel=kernel,
             C=float(self.C),
             loss=Loss.create(self.loss),
             solver=Solver.create(solver),
@@ -280,7 +298,7 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Coefficients (k, n) of the fit before, if it was on as many rows."""
         if not hasattr(self, "shape_fit_") or self.shape_fit_[0] != n:
             return None
-        coef = self.dual_coef_.toarray() if sparse.issparse(self.dual_coef_) else self.dual_coef_
+        coef = np.asarray(self.dual_coef_.toarray() if self._sparse else self.dual_coef_)
         if self._pairwise:
             coef = from_layout(coef, np.repeat(np.arange(len(self.classes_)), self._n_support), len(self.classes_))
         start = np.zeros((len(coef), n))
@@ -323,20 +341,14 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _warn_of_status(self, interrupted: bool) -> None:
         if not self.fit_status_:
             return
-        status = max(self.status_, key=lambda status: status.severity)
-        late = sum(status is not Status.CONVERGED for status in self.status_)
-        cause = {
+        causes = {
             Status.MAX_ITER: f"max_iter={self.max_iter}",
             Status.TIME_LIMIT: f"time_limit={self.time_limit}",
             Status.STOPPED: "interrupted" if interrupted else "stopped by a callback",
-        }.get(status, f"{status}")
-        warnings.warn(
-            f"Solver terminated early ({cause}).  Consider pre-processing your data with StandardScaler or "
-            f"MinMaxScaler. {late} of {len(self.status_)} problems did not "
-            f"converge; the worst KKT gap is {max(c.kkt_gap for c in self.certificate_):.3g}, tol {self.tol:g}.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        }
+        gap = max(certificate.kkt_gap for certificate in self.certificate_)
+        message = early_end(self.status_, causes, gap, self.tol)
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
     def _rows(self, X: Any) -> Any:
         """Rows to evaluate the model at, checked against those it was trained on."""
@@ -358,7 +370,7 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Any) -> Floats:
         """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo"."""
-        decision = self._model_of_fitted().decision_function(self._rows(X))
+        decision = self.model_.decision_function(self._rows(X))
         if len(self.classes_) == 2:
             return decision.ravel()
         if not self._pairwise:
@@ -366,10 +378,6 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.decision_function_shape == "ovr":
             return np.asarray(_ovr_decision_function(decision > 0, decision, len(self.classes_)))
         return -decision  # LIBSVM's sign: the earlier class of a pair is positive
-
-    def _model_of_fitted(self) -> Model:
-        check_is_fitted(self)
-        return self._model
 
     def predict(self, X: Any) -> Floats:
         """Labels (n,) of rows `X` (n, p)."""

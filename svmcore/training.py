@@ -6,6 +6,7 @@ depends on content alone, so a weight of two gives the same bits as the row twic
 """
 
 import dataclasses
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -225,7 +226,7 @@ def _variance(kernel: Kernel, distinct: _Distinct) -> float:
     if isinstance(kernel, Precomputed) or "scale" not in repr(kernel):
         return 1.0
     X, weight = distinct.rows, distinct.total
-    n_entries = weight.sum() * X.shape[1]
+    n_entries = float(weight.sum()) * X.shape[1]
     if not hasattr(X, "tocsr"):
         mean = float(weight @ X.sum(axis=1, dtype=np.float64)) / n_entries
         step = max(1, (1 << 19) // max(1, X.shape[1]))
@@ -262,6 +263,7 @@ class _Work:
         self.coef = np.zeros((len(goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(goals)  # type: ignore[list-item]
         self.sigmoids = np.zeros((len(goals), 2))
+        self._scratch = threading.local()
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, KernelColumns]:
@@ -297,9 +299,8 @@ class _Work:
                 self._solve_one(k)
 
     def _solve_one(self, k: int) -> None:
-        y, rows = self.goals[k].y, slice(None)
-        if self.pairs:
-            rows = np.flatnonzero(y)
+        y = self.goals[k].y
+        rows = np.flatnonzero(y)
         columns = self._pair(k) if self.pairs else self.source
         problem = Problem(columns, y[rows], self.C[rows], self.recipe.loss, psd=self.recipe.kernel.psd)
         alpha = None if self.start is None else self.start[k, rows] * y[rows]
@@ -310,7 +311,7 @@ class _Work:
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
-            self.sigmoids[k] = self._sigmoid(k, problem, np.arange(len(y))[rows])
+            self.sigmoids[k] = self._sigmoid(k, problem, rows)
 
     def _sigmoid(self, k: int, problem: Problem, rows: Floats) -> tuple[float, float]:
         """Platt's A and B from five folds over the original rows of the problem."""
@@ -325,25 +326,27 @@ class _Work:
 
     def _pair(self, k: int) -> KernelColumns:
         """K of the rows of one pair of classes, which are two slices."""
-        i, j = (_slice(self.distinct.codes, self.goals[k][which]) for which in (1, 0))
+        i, j = (_slice(self.distinct.codes, code) for code in (self.goals[k].negative, self.goals[k].positive))
         if isinstance(self.source, ResidentGram):
-            return ResidentGram(_two_slices(self.source.matrix, i, j))
+            return ResidentGram(self._two_slices(self.source.matrix, i, j))
         assert isinstance(self.source, ComputedColumns)
         points = self.source.points.take(np.r_[i, j])
         return self._columns(self._plan(len(points), points.n_features, 1), points)
+
+    def _two_slices(self, K: Floats, i: slice, j: slice) -> Floats:
+        """K of the rows in two slices: four block copies into memory that each thread uses again for its next pair."""
+        n, m = i.stop - i.start, j.stop - j.start
+        memory = getattr(self._scratch, "memory", None)
+        if memory is None or len(memory) < (n + m) ** 2:
+            self._scratch.memory = memory = np.empty((n + m) ** 2, K.dtype)
+        out = memory[: (n + m) ** 2].reshape(n + m, n + m)
+        out[:n, :n], out[:n, n:], out[n:, :n], out[n:, n:] = K[i, i], K[i, j], K[j, i], K[j, j]
+        return out
 
 
 def _slice(codes: Floats, code: int) -> slice:
     """Where sorted `codes` (m,) equal `code`."""
     return slice(int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
-
-
-def _two_slices(K: Floats, i: slice, j: slice) -> Floats:
-    """K of the rows in two slices: four block copies."""
-    n, m = i.stop - i.start, j.stop - j.start
-    out = np.empty((n + m, n + m), K.dtype)
-    out[:n, :n], out[:n, n:], out[n:, :n], out[n:, n:] = K[i, i], K[i, j], K[j, i], K[j, j]
-    return out
 
 
 def _training(work: _Work, X: Rows, classes: Floats) -> Training:

@@ -1,0 +1,187 @@
+"""Models as ONNX graphs of primitive operators in float64; needs the onnx package, which nothing else here does.
+
+The operator SVMClassifier is float32 and has no composite kernels; primitive ones give the labels of `Model.predict`.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from svmcore._sklearn_layout import pairs
+from svmcore.errors import InputError, MemoryLimit
+from svmcore.kernels import RBF, Conformal, Linear, Polynomial, Precomputed, Product, Scaled, Sum, Tanh
+from svmcore.kernels.base import Kernel
+from svmcore.kernels.compose import Gaussian, Normalise
+from svmcore.model import Model
+from svmcore.points import Floats
+
+__all__ = ["to_onnx"]
+
+OPSET, IR_VERSION = 17, 8  # read by every onnxruntime since 2022
+MOST_BYTES = 2**31 - 2**20  # of one protocol buffer
+
+
+def to_onnx(model: Model, shift: Floats | None = None, factor: Floats | None = None) -> bytes:
+    """ONNX file of `model` on rows x' = (x - shift) * factor: input `X` (n, p) double, outputs `label`, `decision`.
+
+    Raises
+    ------
+    InputError
+        If the onnx package is missing or a part of the kernel has no ONNX form here.
+    MemoryLimit
+        If the support vectors, dense, exceed the 2 GB of an ONNX file.
+    """
+    graph = _Graph(_import_onnx())
+    x = "X"
+    if not isinstance(model.kernel, Precomputed):
+        x = _scaled(graph, x, shift, factor)
+    K = _kernel_values(graph, model, x)
+    decision = graph.add(
+        "Add", graph.add("MatMul", K, graph.constant(model.coef.T)), graph.constant(model.bias), name="decision"
+    )
+    _labels(graph, model, decision)
+    return graph.file(model.support_vectors.shape[1], model)
+
+
+def _import_onnx() -> Any:
+    try:
+        import onnx
+    except ImportError as error:
+        raise InputError("ONNX export needs the onnx package: pip install 'marginflow[onnx]'") from error
+    return onnx
+
+
+class _Graph:
+    """Nodes and constants as they are added; every value has a name."""
+
+    def __init__(self, onnx: Any) -> None:
+        self.onnx = onnx
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
+        """Append a node; returns the name of its output."""
+        name = name or f"v{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, values: Any, dtype: Any = np.float64) -> str:
+        """A constant tensor; float64 values that float32 holds exactly are stored as such and widened in the graph."""
+        values = np.asarray(values, dtype=dtype)
+        name = f"c{len(self.constants)}"
+        narrow = values.dtype == np.float64 and values.size > 64 and np.array_equal(values.astype(np.float32), values)
+        stored = np.ascontiguousarray(values, dtype=np.float32 if narrow else values.dtype)
+        self.constants.append(self.onnx.numpy_helper.from_array(stored, name))
+        return self.add("Cast", name, to=self.double) if narrow else name
+
+    @property
+    def double(self) -> int:
+        """ONNX's number for float64."""
+        return int(self.onnx.TensorProto.DOUBLE)
+
+    def number(self, value: float) -> str:
+        """A scalar constant."""
+        return self.constant(np.float64(value))
+
+    def file(self, n_features: int, model: Model) -> bytes:
+        """The whole model, checked and serialised."""
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        label = kinds.STRING if np.asarray(model.classes).dtype.kind in "UO" else kinds.INT64
+        inputs = [helper.make_tensor_value_info("X", kinds.DOUBLE, [None, n_features])]
+        outputs = [
+            helper.make_tensor_value_info("label", label, [None]),
+            helper.make_tensor_value_info("decision", kinds.DOUBLE, [None, len(model.bias)]),
+        ]
+        graph = helper.make_graph(self.nodes, "marginflow", inputs, outputs, self.constants)
+        built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="marginflow")
+        built.ir_version = IR_VERSION
+        self.onnx.checker.check_model(built)
+        return bytes(built.SerializeToString())
+
+
+def _scaled(graph: _Graph, x: str, shift: Floats | None, factor: Floats | None) -> str:
+    if shift is not None and np.asarray(shift).any():
+        x = graph.add("Sub", x, graph.constant(shift))
+    if factor is not None and (np.asarray(factor) != 1).any():
+        x = graph.add("Mul", x, graph.constant(factor))
+    return x
+
+
+def _kernel_values(graph: _Graph, model: Model, x: str) -> str:
+    """K (n, m) of the rows `x` against the support vectors."""
+    Z = model.support_vectors
+    if isinstance(model.kernel, Precomputed):
+        return graph.add("Gather", x, graph.constant(sparse.csr_matrix(Z).indices, np.int64), axis=1)
+    if 8 * Z.shape[0] * Z.shape[1] > MOST_BYTES:
+        raise MemoryLimit(f"{Z.shape[0]} support vectors of {Z.shape[1]} features exceed the 2 GB of an ONNX file")
+    Z = np.asarray(Z.toarray() if sparse.issparse(Z) else Z, dtype=np.float64)
+    products = graph.add("MatMul", x, graph.add("Transpose", graph.constant(Z), perm=[1, 0]))
+    axis = graph.constant([1], np.int64)
+    x2 = graph.add("ReduceSum", graph.add("Mul", x, x), axis, keepdims=1)
+    squares = graph.constant((Z**2).sum(axis=1))
+    return _values(graph, model.kernel, products, x2, squares)
+
+
+def _values(graph: _Graph, kernel: Kernel, G: str, x2: str, z2: str) -> str:
+    """Kernel values from x'z, x'x and z'z, elementwise; k(x, x) is the same with all three equal to x'x."""
+    if isinstance(kernel, Linear):
+        return G
+    if isinstance(kernel, RBF):
+        distance = graph.add("Sub", graph.add("Add", x2, z2), graph.add("Mul", G, graph.number(2.0)))
+        distance = graph.add("Max", distance, graph.number(0.0))
+        return graph.add("Exp", graph.add("Mul", distance, graph.number(-float(kernel.gamma))))
+    if isinstance(kernel, (Polynomial, Tanh)):
+        inner = graph.add("Add", graph.add("Mul", G, graph.number(float(kernel.gamma))), graph.number(kernel.coef0))
+        return (
+            graph.add("Tanh", inner)
+            if isinstance(kernel, Tanh)
+            else graph.add("Pow", inner, graph.number(kernel.degree))
+        )
+    if isinstance(kernel, Scaled):
+        return graph.add("Mul", _values(graph, kernel.kernel, G, x2, z2), graph.number(kernel.scale))
+    if isinstance(kernel, (Sum, Product)):
+        parts = [_values(graph, part, G, x2, z2) for part in (kernel.left, kernel.right)]
+        return graph.add("Add" if isinstance(kernel, Sum) else "Mul", *parts)
+    if isinstance(kernel, Conformal):
+        factors = graph.add("Mul", _factor(graph, kernel, x2), _factor(graph, kernel, z2))
+        return graph.add("Mul", _values(graph, kernel.kernel, G, x2, z2), factors)
+    raise InputError(f"kernel {kernel.name!r} has no ONNX form")
+
+
+def _factor(graph: _Graph, kernel: Conformal, x2: str) -> str:
+    """c(x) of a conformal kernel."""
+    if isinstance(kernel.factor, Gaussian):
+        return graph.add("Exp", graph.add("Mul", x2, graph.number(-float(kernel.factor.gamma))))
+    if isinstance(kernel.factor, Normalise):
+        diagonal = _values(graph, kernel.kernel, x2, x2, x2)
+        positive = graph.add("Greater", diagonal, graph.number(0.0))
+        root = graph.add("Sqrt", graph.add("Where", positive, diagonal, graph.number(1.0)))
+        return graph.add("Where", positive, graph.add("Reciprocal", root), graph.number(0.0))
+    raise InputError(f"conformal factor {kernel.factor.name!r} has no ONNX form")
+
+
+def _labels(graph: _Graph, model: Model, decision: str) -> None:
+    """Output `label` (n,): the sign, the largest, or the most pairwise wins, as `svmcore.multiclass.vote`."""
+    n = len(model.classes)
+    if n > 2 and model.scheme == "ovr":
+        scores = decision
+    else:
+        later = graph.add("Cast", graph.add("GreaterOrEqual", decision, graph.number(0.0)), to=graph.double)
+        first, second = np.zeros((len(model.bias), n)), np.zeros((len(model.bias), n))
+        for k, (i, j) in enumerate(pairs(n)):
+            first[k, i], second[k, j] = 1.0, 1.0
+        wins = graph.add("MatMul", later, graph.constant(second - first))
+        scores = graph.add("Add", wins, graph.constant(first.sum(axis=0)))
+    code = graph.add("ArgMax", scores, axis=1, keepdims=0)
+    graph.add("Gather", _class_labels(graph, model.classes), code, name="label")
+
+
+def _class_labels(graph: _Graph, classes: Floats) -> str:
+    """The labels as a constant: 64-bit integers, or strings."""
+    classes = np.asarray(classes)
+    if classes.dtype.kind in "UO":
+        return graph.constant([str(label) for label in classes], object)
+    if classes.dtype.kind == "f" and (classes != np.floor(classes)).any():
+        raise InputError("ONNX labels are integers or strings; given fractions: encode them")
+    return graph.constant(classes, np.int64)
