@@ -33,9 +33,11 @@ app = typer.Typer(
 )
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="YAML file that declares the experiment.")]
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder, or its model.zarr.")]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder or s3:// URL, or its model.zarr.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. kernel.gamma=0.1.")]
-StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help="Folder of the runs.")]
+StoreUrl = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="Runs: a folder or s3://bucket/prefix.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Exactly one JSON object on stdout.")]
 
 
@@ -71,7 +73,7 @@ def _run_in_flow(config: str, overrides: Sequence[str], store: str | None, progr
 
         if server is not None:
             server.wait()
-        return run_flow(config, overrides, store, progress, STARTED)
+        return run_flow(config, overrides, store, progress, STARTED, alone=server is not None)
 
 
 @app.command()
@@ -125,15 +127,11 @@ def runs(store: StoreUrl = None, json_: Json = False) -> None:
 
 
 @app.command()
-def report(run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run.")]) -> None:
+def report(run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or s3:// URL of a run.")]) -> None:
     """Write report.html again."""
-    from pipeline.artifacts import check_parts, model_folder, run_folder
-    from pipeline.report import write_report
+    from pipeline.report import rewrite_report
 
-    folder = run_folder(run)
-    if (folder / "model.zarr").exists():
-        check_parts(model_folder(folder))
-    sys.stdout.write(f"{write_report(folder)}\n")
+    sys.stdout.write(f"{rewrite_report(run)}\n")
 
 
 @app.command()
