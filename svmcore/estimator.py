@@ -298,7 +298,8 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Coefficients (k, n) of the fit before, if it was on as many rows."""
         if not hasattr(self, "shape_fit_") or self.shape_fit_[0] != n:
             return None
-        coef = np.asarray(self.dual_coef_.toarray() if self._sparse else self.dual_coef_)
+        coef: Any = self.dual_coef_
+        coef = coef.toarray() if sparse.issparse(coef) else coef
         if self._pairwise:
             coef = from_layout(coef, np.repeat(np.arange(len(self.classes_)), self._n_support), len(self.classes_))
         start = np.zeros((len(coef), n))

@@ -90,7 +90,7 @@ class Problem:
     def _check(self, y: Floats, C: Floats) -> None:
         if y.shape != (self.columns.n,):
             raise InvalidProblem(f"y must have one label per row, ({self.columns.n},); given {y.shape}")
-        if not np.isin(y, (-1.0, 0.0, 1.0)).all():
+        if not ((np.abs(y) == 1.0) | (y == 0.0)).all():
             raise InvalidProblem("y must hold -1 and +1 (0 leaves a row out); encode the labels first")
         if np.isnan(C).any() or (C < 0).any() or not (C > 0).any():
             raise InvalidProblem("C must be a number > 0, or one number >= 0 per row with at least one > 0")

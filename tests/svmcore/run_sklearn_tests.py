@@ -50,7 +50,7 @@ OTHERS = {
 
 # Tests that use SVC and do not hold for it here; at most six.
 TWO_RUNS = (
-    "two fits at tol 1e-3, on a kernel and on its values, must agree in alpha to 6 digits: alpha is unique to tol only; "
+    "two fits at tol 1e-3, on a kernel and on its values, must agree in alpha to 6 digits, which tol does not promise; "
     "test_estimator.py compares them at tol 1e-8"
 )
 ABOUT_SVC = {
