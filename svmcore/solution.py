@@ -47,6 +47,8 @@ class Solution:
         Recomputed from alpha alone, see `svmcore.certificate`.
     decision
         (n,) f(x_i) on all rows, those with C_i = 0 too: for a fold, its cross-validation prediction.
+    gradient
+        (n,) of the minimised dual at alpha, refreshed in float64: where the next problem of a chain starts.
     history
         Progress of the solve: (seconds, n_iter, kkt_gap).
     """
@@ -57,6 +59,7 @@ class Solution:
     n_iter: int
     certificate: "Certificate"
     decision: Floats
+    gradient: Floats | None = None
     history: tuple["Progress", ...] = ()
 
     @property

@@ -97,14 +97,18 @@ class Solver(Plugin, ABC):
         self._check("tol", self.tol, 0.0)
         if self.time_limit is not None:
             self._check("time_limit", self.time_limit, 0.0)
-        whole = isinstance(self.max_iter, numbers.Integral) and not isinstance(self.max_iter, bool)
-        if not whole or self.max_iter < -1:
+        if not _is_whole(self.max_iter) or self.max_iter < -1:
             raise InputError(f"solver {self.name!r}: max_iter must be an integer >= 0, or -1; given {self.max_iter!r}")
+        self._check_whole("seed", getattr(self, "seed", 0), 0)
 
     def _check(self, name: str, value: Any, above: float) -> None:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not real or not float(value) > above or float(value) == np.inf:
             raise InputError(f"solver {self.name!r}: {name} must be a number > {above:g}; given {value!r}")
+
+    def _check_whole(self, name: str, value: Any, least: int) -> None:
+        if not _is_whole(value) or value < least:
+            raise InputError(f"solver {self.name!r}: {name} must be an integer >= {least}; given {value!r}")
 
     def ends(self, gap: float, n_iter: int, monitor: Monitor) -> Status | None:
         """Why a loop with this KKT gap after `n_iter` steps ends here, or None to go on; cheap, for every step."""
@@ -116,8 +120,8 @@ class Solver(Plugin, ABC):
 
     @property
     def column_dtype(self) -> type:
-        """float32 columns, or float64 when tol asks for more than float32 can tell."""
-        return np.float64 if self.tol < 1e-4 else np.float32
+        """float32 columns, or float64 when tol asks for more than float32 can tell, or when the rows are what counts."""
+        return np.float64 if self.tol < 1e-4 or self.solves.linear_only else np.float32
 
     def admits(self, loss: Loss, bias: Bias, kernel: Any = None, hard_margin: bool = False) -> None:
         """Raise Unsupported, naming the solvers that would work, unless this one solves such problems."""
@@ -143,8 +147,19 @@ class Solver(Plugin, ABC):
             return f"positive semi-definite kernels, not kernel={kernel.name}"
         return ""
 
-    def solve(self, problem: Problem, alpha: Floats | None = None, monitor: Monitor | None = None) -> Solution:
+    def solve(
+        self,
+        problem: Problem,
+        alpha: Floats | None = None,
+        monitor: Monitor | None = None,
+        gradient: Floats | None = None,
+    ) -> Solution:
         """Solve `problem`, from `alpha` (n,) if given, and prove the answer.
+
+        Parameters
+        ----------
+        gradient
+            That of `problem` at `alpha`, (n,), where it is known: it saves a product with K.
 
         Returns
         -------
@@ -161,7 +176,9 @@ class Solver(Plugin, ABC):
         if monitor.time_limit is None:
             monitor.time_limit = self.time_limit
         start = self._feasible(problem, alpha)
-        outcome, evaluation = self._until_proved(problem, start, monitor)
+        if gradient is not None and not np.array_equal(start, np.asarray(alpha)):
+            gradient = None  # alpha had to be repaired
+        outcome, evaluation = self._until_proved(problem, start, gradient, monitor)
         if monitor.warn:
             self._warn(outcome, evaluation)
         monitor.finish(outcome.n_iter, evaluation.certificate.kkt_gap)
@@ -172,6 +189,7 @@ class Solver(Plugin, ABC):
             n_iter=outcome.n_iter,
             certificate=self._certificate(evaluation),
             decision=evaluation.decision,
+            gradient=evaluation.gradient,
             history=tuple(monitor.history),
         )
 
@@ -188,9 +206,11 @@ class Solver(Plugin, ABC):
         `gradient` (n,) is the refreshed gradient at `alpha` where it is known, else None.
         """
 
-    def _until_proved(self, problem: Problem, alpha: Floats, monitor: Monitor) -> tuple[Outcome, Evaluation]:
+    def _until_proved(
+        self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor
+    ) -> tuple[Outcome, Evaluation]:
         """Solve; while a claim of convergence is refuted by the refreshed gradient, go on from it."""
-        gradient, n_iter, best = None, 0, np.inf
+        n_iter, best = 0, np.inf
         for _ in range(POLISHES):
             outcome = self._solve(problem, alpha, gradient, monitor)
             n_iter += outcome.n_iter
@@ -226,6 +246,10 @@ class Solver(Plugin, ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def gradient_at(problem: Problem, alpha: Floats) -> Floats:

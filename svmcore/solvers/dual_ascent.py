@@ -7,6 +7,7 @@ import numpy as np
 
 from svmcore._numba import njit
 from svmcore.columns import lookup
+from svmcore.errors import InputError
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.problem import Bias, Problem
@@ -38,6 +39,11 @@ class DualAscent(Solver):
     solves: ClassVar[Solves] = Solves(biases=(Bias.PENALISED, Bias.NONE))
     shuffle: bool = True
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.shuffle, bool):
+            raise InputError(f"solver {self.name!r}: shuffle must be true or false; given {self.shuffle!r}")
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         rng, epoch, order = np.random.default_rng(self.seed), 0, np.flatnonzero(problem.upper > 0)

@@ -38,23 +38,31 @@ class SimplifiedSMO(Solver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("max_passes", self.max_passes, 0.0)
+        self._check_whole("max_passes", self.max_passes, 1)
         self._check("min_change", self.min_change, 0.0)
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         state, draws = PairState(problem, alpha, gradient), partners(problem.n, self.seed)
         n_iter = passes = 0
         while (status := self.ends(state.kkt_gap(), n_iter, monitor)) is None and passes < self.max_passes:
-            gap, changed = state.kkt_gap(), 0
-            i = next_violator(state, 0, 0.5 * self.tol, examine_all=True)
-            while i < problem.n and status is None:
-                j = next(draws)
-                changed += state.step(i, j + (j >= i), self.min_change) != 0.0
-                status = self.ends(gap, n_iter + changed, monitor)
-                i = next_violator(state, i + 1, 0.5 * self.tol, examine_all=True)
-            n_iter += changed
-            passes = 0 if changed else passes + 1
+            changed, status = self._pass(state, draws, n_iter, monitor)
+            n_iter, passes = n_iter + changed, 0 if changed else passes + 1
+            if status is not None:
+                break
         return Outcome(status or Status.STALLED, n_iter, alpha)
+
+    def _pass(self, state: PairState, draws: Iterator[int], n_iter: int, monitor: Monitor) -> tuple[int, Status | None]:
+        """Pair every violator with a random row; returns the steps taken and why the solve ends, if it does."""
+        gap, changed, tau = state.kkt_gap(), 0, 0.5 * self.tol
+        i = next_violator(state, 0, tau, examine_all=True)
+        while i < state.problem.n:
+            j = next(draws)
+            changed += state.step(i, j + (j >= i), self.min_change) != 0.0
+            status = self.ends(gap, n_iter + changed, monitor)
+            if status is not None:
+                return changed, status
+            i = next_violator(state, i + 1, tau, examine_all=True)
+        return changed, None
 
 
 def partners(n: int, seed: int) -> Iterator[int]:
