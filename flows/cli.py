@@ -35,9 +35,7 @@ app = typer.Typer(
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="YAML file that declares the experiment.")]
 ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder or s3:// URL, or its model.zarr.")]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. kernel.gamma=0.1.")]
-StoreUrl = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="Runs: a folder or s3://bucket/prefix.")
-]
+StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help="Runs: a folder or s3://bucket/prefix.")]
 Json = Annotated[bool, typer.Option("--json", help="Exactly one JSON object on stdout.")]
 
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config_values import expand, is_url
+from pipeline.copies import address_of, fetched
 from pipeline.scaling import Scaling
 from pipeline.store import LocalStore, Store, open_store, run_id, write_atomic
 from svmcore.errors import InputError
@@ -43,7 +45,7 @@ class ChangedPart(InputError):
     """A part of a model that is not what its manifest says."""
 
     def __init__(self, folder: Path, part: str, what: str) -> None:
-        super().__init__(f"model {folder}: part {part} {what}; restore it or train again")
+        super().__init__(f"model {address_of(folder)}: part {part} {what}; restore it or train again")
         self.part = part
 
 
@@ -159,9 +161,15 @@ def _digest_of(parts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
+def _local(path: str | Path) -> Path:
+    """Return the path, or a copy of what is at a URL."""
+    place = expand(str(path))
+    return fetched(place.rstrip("/")) if is_url(place) else Path(place).expanduser().absolute()
+
+
 def model_folder(path: str | Path) -> Path:
-    """Folder of a model given it or its run folder; InputError if there is none."""
-    folder = Path(path).expanduser().absolute()
+    """Folder of a model given it or its run folder (a path, or a URL: copied here); InputError if there is none."""
+    folder = _local(path)
     for candidate in (folder, folder / "model.zarr"):
         if (candidate / MANIFEST).is_file() or (candidate.name == "model.zarr" and candidate.is_dir()):
             return candidate
@@ -169,8 +177,8 @@ def model_folder(path: str | Path) -> Path:
 
 
 def run_folder(path: str | Path) -> Path:
-    """Folder of a run given it or its model; InputError if there is none."""
-    folder = Path(path).expanduser().absolute()
+    """Folder of a run given it or its model (a path, or a URL: copied here); InputError if there is none."""
+    folder = _local(str(path).rstrip("/").removesuffix("/model.zarr"))
     for candidate in (folder, folder.parent):
         if (candidate / "metrics.json").is_file():
             return candidate
@@ -204,8 +212,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise ChangedPart(folder, MANIFEST, "lists no parts")
     if not isinstance(manifest.get("format"), int) or manifest["format"] > FORMAT:
         raise InputError(
-            f"model {folder} has format {manifest.get('format')}; this marginflow reads up to format {FORMAT}: "
-            "install a newer marginflow"
+            f"model {address_of(folder)} has format {manifest.get('format')}; "
+            f"this marginflow reads up to format {FORMAT}: install a newer marginflow"
         )
     return manifest
 
@@ -234,7 +242,7 @@ def load_model(path: str | Path) -> StoredModel:
         scheme=metadata["multiclass"],
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
-    return StoredModel(model, scaling, metadata, read("support"), str(folder))
+    return StoredModel(model, scaling, metadata, read("support"), address_of(folder))
 
 
 def _read_array(group: Any, name: str) -> Any:

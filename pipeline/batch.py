@@ -20,7 +20,7 @@ from pipeline.experiment import Ingested, KernelPlan, Scored, Session, Solved, S
 from pipeline.gram import Gram, compute_grams
 from pipeline.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
 from pipeline.progress import silent
-from pipeline.solve import ProblemTask, read_answer
+from pipeline.solve import ProblemTask, part_of, read_answer
 from pipeline.strips import SHARED
 from pipeline.sweep import (
     Chain,
@@ -139,6 +139,7 @@ def solve_batch(session: Session, batch: Batch) -> Counts:
     """Solve every problem that has no answer, each K computed just before it is needed."""
     chains = [part.chains for part in batch.parts]
     with session.clock("solve"):
+        session.store.sync(part_of(task.fingerprint) for of_part in chains for chain in of_part for task in chain)
         open_ = [[chain for chain in of_part if not finished(chain)] for of_part in chains]
     total = sum(len(chain) for of_part in chains for chain in of_part)
     done = total - sum(len(chain) for of_part in open_ for chain in of_part)
@@ -146,7 +147,14 @@ def solve_batch(session: Session, batch: Batch) -> Counts:
     waiting = [(part, of_part) for part, of_part in zip(batch.parts, open_, strict=True) if of_part]
     for part, todo, gram in _with_grams(session, waiting):
         with session.clock("solve"):
-            steps = solve_chains(todo, **_solved_by(session, part), progress=session.progress, done=done, total=total)
+            steps = solve_chains(
+                todo,
+                **_solved_by(session, part),
+                progress=session.progress,
+                done=done,
+                total=total,
+                mirror=session.store,
+            )
         done += len(steps)
         reused = sum(step.reused for step in steps)
         counts += Counts(0, reused, gram.n_blocks if gram else 0, gram.n_reused if gram else 0)

@@ -4,6 +4,7 @@ Every finished problem is stored at once, so a chain that was cut goes on from i
 bytes. Nothing here knows what a sweep or a run is.
 """
 
+import dataclasses
 import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.live import Line, watching
-from pipeline.solve import ProblemResult, ProblemTask, find_result, problem_of, resident_columns, store_result
+from pipeline.solve import ProblemResult, ProblemTask, find_result, problem_of, resident_columns, share, store_result
+from pipeline.store import Store
 from svmcore._threads import n_threads
 from svmcore.columns import KernelColumns
 from svmcore.monitor import Monitor, Progress
+from svmcore.points import Floats
+from svmcore.problem import Problem
 from svmcore.solution import Status
 from svmcore.solvers import Solver
+from svmcore.solvers.base import gradient_at
 
 __all__ = ["Step", "finished", "solve_chain", "solve_chains"]
 
@@ -53,25 +58,43 @@ def solve_chain(
         Source of K; default the tasks' Gram, mapped.
     """
     steps: list[Step] = []
-    before: ProblemResult | None = None
+    before: _Start | None = None
     for task in chain:
-        before = find_result(task) or _solve(task, columns, before if task.warm else None, live)
-        steps.append(Step(task.fingerprint, before.status, before.certificate["kkt_gap"], before.reused))
-        if before.status == Status.STOPPED:
+        found = find_result(task)
+        if found is None:
+            source = columns if columns is not None else resident_columns(str(task.gram))
+            before = _solved(task, problem_of(task, source), before if task.warm else None, live)
+            found = before.result
+        else:
+            before = _Start(task, found)
+        steps.append(Step(task.fingerprint, found.status, found.certificate["kkt_gap"], found.reused))
+        if found.status == Status.STOPPED:
             break
     return steps
 
 
-def _solve(
-    task: ProblemTask, columns: KernelColumns | None, before: ProblemResult | None, live: str | None
-) -> ProblemResult:
-    problem = problem_of(task, columns if columns is not None else resident_columns(str(task.gram)))
-    alpha = None
-    if before is not None:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Start:
+    """An answered problem that the next one starts from; its gradient (n,) where it was just solved."""
+
+    task: ProblemTask
+    result: ProblemResult
+    gradient: Floats | None = None
+
+    def start(self, problem: Problem) -> tuple[Floats, Floats]:
+        """Alpha (n,) and the gradient of `problem` there: the same bytes whether solved just now or found."""
         alpha = np.zeros(problem.n)
-        alpha[before.support] = before.alpha
-    solution = Solver.create(task.solver).solve(problem, alpha=alpha, monitor=_monitor(live, task))
-    return store_result(task, problem, solution)
+        alpha[self.result.support] = self.result.alpha
+        before = problem_of(self.task, problem.columns)
+        gradient = self.gradient if self.gradient is not None else gradient_at(before, alpha)
+        return alpha, gradient + (problem.ridge - before.ridge) * alpha
+
+
+def _solved(task: ProblemTask, problem: Problem, before: _Start | None, live: str | None) -> _Start:
+    alpha, gradient = before.start(problem) if before else (None, None)
+    solver = Solver.create(task.solver)
+    solution = solver.solve(problem, alpha=alpha, monitor=_monitor(live, task), gradient=gradient)
+    return _Start(task, store_result(task, problem, solution), solution.gradient)
 
 
 def _monitor(live: str | None, task: ProblemTask) -> Monitor:
@@ -93,6 +116,7 @@ def solve_chains(
     columns: KernelColumns | None = None,
     done: int = 0,
     total: int | None = None,
+    mirror: Store | None = None,
 ) -> list[Step]:
     """Solve all chains: on Dask workers if given, else on threads of this process.
 
@@ -102,6 +126,8 @@ def solve_chains(
         One source shared by all, in this process; the chains are then solved one after another.
     done, total
         Problems that were finished before, and of all, for progress reports.
+    mirror
+        Store elsewhere that gets the answers.
     """
     if not chains:
         return []
@@ -111,6 +137,7 @@ def solve_chains(
         for found in _answers(chains, workers, columns, str(watch.folder)):
             steps += found
             for step in found:
+                share(mirror, step)
                 watch.finished(step.fingerprint, step.kkt_gap, step.status)
     return steps
 

@@ -20,6 +20,7 @@ from pipeline.ingest import KIND, VERSION, Progress, build, dataset_key
 from pipeline.labels import Label
 from pipeline.scaling import Scaling
 from pipeline.sealed import MANIFEST, Sealed
+from pipeline.store import Store
 from svmcore.points import Points
 
 __all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
@@ -126,11 +127,13 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     )
 
 
-def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None) -> Dataset:
+def ingest(
+    exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None, mirror: Store | None = None
+) -> Dataset:
     """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
 
     It is found by the sha256 of the source's bytes, the data keys and the seed, so nothing is read twice, and it is the
-    same whatever machine, worker count or clock.
+    same whatever machine, worker count or clock. A store elsewhere is the `mirror` of `root`.
 
     Raises
     ------
@@ -138,8 +141,13 @@ def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | N
         In one sentence, for every way in which the data cannot be used; nothing is left behind then.
     """
     folder = Path(root) / "data" / dataset_key(exp)[:32]
+    name = f"data/{folder.name}"
+    if mirror is not None:
+        mirror.sync([name])
     if not (folder / MANIFEST).exists():
         build(exp, folder, progress)
+        if mirror is not None:
+            mirror.push(name)
     with contextlib.suppress(OSError):  # a store may be read-only by now
         os.utime(folder)  # the oldest datasets are the first to be evicted
     return open_dataset(folder)

@@ -160,7 +160,7 @@ def check_inputs(exp: Experiment, store: str | None = None) -> Store:
 def ingest(session: Session) -> Ingested:
     """Rows into the dataset on storage, or find it there."""
     with session.clock("ingest"):
-        data = datasets.ingest(session.exp, session.root, session.progress)
+        data = datasets.ingest(session.exp, session.root, session.progress, session.store)
     return Ingested(
         path=str(data.path),
         fingerprint=data.fingerprint,
@@ -231,6 +231,7 @@ def solve(session: Session, data: Ingested, plan: KernelPlan) -> Solved:
             progress=session.progress,
             columns=None if plan.gram else columns_for(session, dataset, plan),
             labels=labels,
+            mirror=session.store,
         )
     n_reused = sum(result.reused for result in results)
     return Solved([dataclasses.asdict(task) for task in tasks], labels, n_reused)

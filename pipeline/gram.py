@@ -30,7 +30,7 @@ from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 
-__all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "local_root", "open_gram"]
+__all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
 
 FORMAT = 1  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
@@ -114,7 +114,7 @@ def compute_grams(
     dataset
         With `path`, `rows_fingerprint`, `n_merged`, `n_features`, `variance`; workers open it by its path.
     root
-        The cache; K is in `local_root(root)/gram/FINGERPRINT`.
+        The cache; K is in `root`/gram/FINGERPRINT.
     progress
         Called as `progress("kernel", done, total, reused=...)` after each strip.
 
@@ -147,23 +147,7 @@ def compute_grams(
 
 def gram_folder(root: str | Path, fingerprint: str) -> Path:
     """Where the K of a fingerprint is, or will be."""
-    return local_root(root) / "gram" / fingerprint[:32]
-
-
-def local_root(root: str | Path) -> Path:
-    """Return the folder of this node in which K can be mapped: the cache itself, or a staging folder if it is remote.
-
-    The staging folder is MARGINFLOW_SCRATCH, or `~/.cache/marginflow`, and below it one folder for each remote root.
-
-    >>> local_root("/data/runs/.cache")
-    PosixPath('/data/runs/.cache')
-    """
-    text = str(root)
-    if "://" not in text:
-        return Path(text)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    scratch = os.environ.get("MARGINFLOW_SCRATCH") or Path(home) / "marginflow"
-    return Path(scratch) / hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Path(root) / "gram" / fingerprint[:32]
 
 
 def _computable(kernel: Kernel) -> Kernel:

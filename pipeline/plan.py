@@ -20,7 +20,7 @@ def plan_of(exp: Experiment, store: str | None = None, progress: Progress | None
     """Bytes and seconds of a run; reads the source into the store's cache, where the run finds it."""
     opened = check_inputs(exp, store)
     try:
-        dataset = datasets.ingest(exp, opened.cache, progress)
+        dataset = datasets.ingest(exp, opened.cache, progress, opened)
         return _plan(exp, dataset)
     finally:
         opened.tidy()

@@ -8,12 +8,12 @@ field's files are called `a9a`, `a9a.t` or `letter.scale` as often as `a9a.libsv
 from pathlib import Path
 
 from pipeline.config import Data, Experiment
-from pipeline.config_values import COMPRESSED, expand, is_url
+from pipeline.config_values import COMPRESSED
 from pipeline.readers_arrays import BundledSource, NpzSource, ParquetSource, ZarrSource
 from pipeline.readers_csv import CsvSource
 from pipeline.readers_libsvm import LibsvmSource
 from pipeline.rowblocks import BLOCK_BYTES, RowBlock, Source
-from pipeline.streams import local_path, readable
+from pipeline.streams import folder_of, readable
 from svmcore.errors import InputError
 
 __all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_sources", "format_of", "open_source"]
@@ -69,9 +69,8 @@ def open_source(
         return ParquetSource(url, data.label, fold_column, n_features)
     if kind == "libsvm":
         return LibsvmSource(url, base, n_features)
-    if kind == "zarr" and not local_path(url).is_dir():
-        where = "s3 is not read for zarr groups, copy it first" if is_url(expand(url)) else "no such folder"
-        raise InputError(f"{url}: {where}")
+    if kind == "zarr" and not folder_of(url).is_dir():
+        raise InputError(f"{url}: no such folder")
     if kind == "sklearn":
         return BundledSource(url, n_features)
     return NpzSource(url, n_features) if kind == "npz" else ZarrSource(url, n_features)

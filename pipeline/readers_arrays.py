@@ -1,7 +1,6 @@
 """Parquet, npz, zarr groups and scikit-learn's bundled sets as row blocks."""
 
 import hashlib
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from scipy import sparse
 
 from pipeline.readers_csv import Columns
 from pipeline.rowblocks import BLOCK_BYTES, RowBlock, Source, check_finite, check_labels
-from pipeline.streams import local_path, open_bytes, sha256_of
+from pipeline.streams import folder_of, open_bytes, sha256_of
 
 __all__ = ["BundledSource", "NpzSource", "ParquetSource", "ZarrSource"]
 
@@ -190,14 +189,15 @@ class ZarrSource(Source):
     def __init__(self, url: str, n_features: int | None = None) -> None:
         super().__init__(url)
         self.n_features = n_features
-        self.sparse = os.path.exists(local_path(url) / "X" / "indptr")
+        self.folder = folder_of(url)
+        self.sparse = (self.folder / "X" / "indptr").exists()
 
     def blocks(self, rows_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
         """Yield dense or CSR blocks."""
         import zarr
 
         try:
-            group = zarr.open_group(str(local_path(self.url)), mode="r")
+            group = zarr.open_group(str(self.folder), mode="r")
             y = check_labels(self, np.asarray(group["y"][...])) if "y" in group else None
             if "X" not in group or (y is None and self.n_features is None):
                 raise self.fail("a zarr group needs the arrays X (n, p) and y (n,)")
@@ -207,7 +207,7 @@ class ZarrSource(Source):
 
     def digest(self) -> str:
         """Sha256 over all files of the group."""
-        return sha256_of(self.url)
+        return sha256_of(str(self.folder))
 
     def _dense(self, X: Any, y: NDArray[Any] | None, rows_bytes: int) -> Iterator[RowBlock]:
         if len(X.shape) != 2 or 0 in X.shape or X.dtype.kind not in "biuf":

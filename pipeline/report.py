@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import figures, figures_batch, formats
+from pipeline.artifacts import check_parts, model_folder, run_folder
+from pipeline.config_values import is_url
+from pipeline.copies import address_of
+from pipeline.objects import Bucket
 from pipeline.report_batch import Batch, batch_of, value_text
 from pipeline.yaml12 import parse
 from svmcore.errors import InputError
 
-__all__ = ["RunRecord", "read_run", "render", "write_report"]
+__all__ = ["RunRecord", "read_run", "render", "rewrite_report", "write_report"]
 
 STAGES = ("start", "ingest", "kernel", "solve", "score")
 OPTIONAL = ("primal", "dual", "relative_gap", "bias", "margin", "seconds")
@@ -88,6 +92,17 @@ def write_report(run_folder: str | Path) -> Path:
     finally:
         draft.unlink(missing_ok=True)
     return target
+
+
+def rewrite_report(run: str | Path) -> str:
+    """Write a run's report.html again where the run is, a path or a URL; returns its address."""
+    folder = run_folder(run)
+    if (folder / "model.zarr").exists():
+        check_parts(model_folder(folder))
+    page, address = write_report(folder), address_of(folder)
+    if is_url(address):
+        Bucket(address).put(page.name, page)
+    return f"{address}/{page.name}"
 
 
 def read_run(folder: Path) -> RunRecord:

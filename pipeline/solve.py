@@ -24,7 +24,7 @@ import numpy as np
 from pipeline.dataset import open_dataset
 from pipeline.gram import open_gram
 from pipeline.live import Line, watching
-from pipeline.store import write_atomic
+from pipeline.store import Store, write_atomic
 from svmcore.certificate import Certificate
 from svmcore.columns import KernelColumns, ResidentGram
 from svmcore.losses import Loss
@@ -42,9 +42,11 @@ __all__ = [
     "find_result",
     "fold_codes",
     "held_out_counts",
+    "part_of",
     "read_answer",
     "read_result",
     "resident_columns",
+    "share",
     "solve_problem",
     "solve_problems",
     "store_result",
@@ -358,6 +360,17 @@ def stored_decision(task: ProblemTask) -> Any:
     return read_answer(task)[1]
 
 
+def part_of(fingerprint: str) -> str:
+    """Name of an answer among the parts of a cache."""
+    return f"problems/{fingerprint[:32]}"
+
+
+def share(mirror: Store | None, found: Any) -> None:
+    """Let other machines find an answer (with `fingerprint`, `status`, `reused`), if it is new and final."""
+    if mirror is not None and not found.reused and found.status in [status.value for status in FINISHED]:
+        mirror.push(part_of(found.fingerprint))
+
+
 # --- many problems --------------------------------------------------------------------------------------------------
 def solve_problems(
     tasks: Sequence[ProblemTask],
@@ -365,6 +378,7 @@ def solve_problems(
     progress: Callable[..., None] | None = None,
     columns: KernelColumns | None = None,
     labels: Sequence[Any] = (),
+    mirror: Store | None = None,
 ) -> list[ProblemResult]:
     """Solve all tasks: on the Dask workers if given, else on threads of this process (the solvers hold no lock).
 
@@ -374,12 +388,17 @@ def solve_problems(
         One source shared by all tasks, in this process; they are then solved one after another.
     labels
         Names of the tasks in progress reports.
+    mirror
+        Store elsewhere, whose answers are used here and that gets ours.
     """
+    if mirror is not None:
+        mirror.sync(part_of(task.fingerprint) for task in tasks)
     results: list[ProblemResult | None] = [None] * len(tasks)
     names = {task.fingerprint[:32]: str(label) for task, label in zip(tasks, labels, strict=False)}
     with watching(Path(tasks[0].root) / "live", names, len(tasks), progress) as watch:
         for index, result in _answers(tasks, workers, columns, str(watch.folder)):
             results[index] = result
+            share(mirror, result)
             watch.finished(result.fingerprint, result.certificate["kkt_gap"], result.status)
     return [result for result in results if result is not None]
 

@@ -8,6 +8,7 @@ import abc
 import contextlib
 import datetime
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -15,13 +16,15 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from pipeline.config_values import expand, is_url
 from svmcore.errors import InputError
 
-__all__ = ["LocalStore", "Store", "open_store", "owned_name", "run_id", "sweep", "write_atomic"]
+__all__ = ["LocalStore", "Store", "open_store", "owned_name", "run_id", "staging", "sweep", "write_atomic"]
 
 STALE_SECONDS = 24 * 3600  # a draft of another host: nobody can ask its process, so it goes by age
 
@@ -67,6 +70,14 @@ class Store(abc.ABC):
     def cache(self) -> Path:
         """Local folder of reusable blocks: data, gram, problems."""
 
+    @abc.abstractmethod
+    def sync(self, names: Iterable[str]) -> None:
+        """Bring the parts `data/FP`, `problems/FP` of the cache here that another machine finished, and vice versa."""
+
+    @abc.abstractmethod
+    def push(self, name: str) -> None:
+        """Let other machines find a part of the cache that was finished here."""
+
     def address(self, key: str) -> str:
         """Where `key` is, as a user gives it."""
         return f"{self.url}/{key}"
@@ -79,12 +90,15 @@ class Store(abc.ABC):
 
     def runs(self) -> list[dict[str, Any]]:
         """Metrics of every published run: best accuracy first, the newest first among equals."""
-        found = []
-        for key in self.run_keys():
-            with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-                found.append({"key": key, **json.loads(self.get_bytes(f"{key}/metrics.json"))})
+        with ThreadPoolExecutor(8) as pool:
+            found = [run for run in pool.map(self._metrics, self.run_keys()) if run]
         found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
         return sorted(found, key=_score, reverse=True)
+
+    def _metrics(self, key: str) -> dict[str, Any]:
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            return {"key": key, **json.loads(self.get_bytes(f"{key}/metrics.json"))}
+        return {}
 
 
 def _score(run: Mapping[str, Any]) -> float:
@@ -126,6 +140,12 @@ class LocalStore(Store):
             folder = file.parent
             if not folder.name.startswith(".") and not folder.parent.name.startswith("."):
                 yield f"{folder.parent.name}/{folder.name}"
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Do nothing: the cache is in the store."""
+
+    def push(self, name: str) -> None:
+        """Do nothing: the cache is in the store."""
 
     @contextlib.contextmanager
     def draft(self) -> Iterator[Path]:
@@ -186,12 +206,30 @@ def _alive(pid: int) -> bool:
 
 
 def open_store(url: str | Path) -> Store:
-    """Open the store at a path, checked to be writable before any work."""
-    if "://" in str(url):
-        raise InputError(f"store {url}: only local folders are supported; give a path")
-    store = LocalStore(url)
+    """Open the store at a path or at s3://bucket/prefix, checked to be there before any work."""
+    place = expand(str(url))
+    store: Store
+    if is_url(place):
+        from pipeline.object_store import ObjectStore
+
+        if not place.startswith("s3://") or not place[5:].strip("/"):
+            raise InputError(f"store {url}: runs live in a folder or on s3://bucket/prefix; give one of the two")
+        store = ObjectStore(place)
+    else:
+        store = LocalStore(place)
     store.check()
     return store
+
+
+def staging(url: str) -> Path:
+    """Return the folder of this machine for the work on a store elsewhere.
+
+    It is in MARGINFLOW_CACHE, or in `~/.cache/marginflow`, one folder for each URL. Solvers map K from it; a cluster of
+    several hosts needs it on a file system that they share.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    parent = Path(os.environ.get("MARGINFLOW_CACHE") or Path(home) / "marginflow").expanduser().absolute()
+    return parent / hashlib.sha256(url.encode()).hexdigest()[:16]
 
 
 def write_atomic(path: Path, data: bytes) -> None:

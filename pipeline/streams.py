@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 from pipeline.config_values import COMPRESSED, expand, is_url
 from svmcore.errors import InputError
 
-__all__ = ["LineBlocks", "local_path", "open_bytes", "readable", "sha256_of"]
+__all__ = ["LineBlocks", "folder_of", "local_path", "open_bytes", "readable", "sha256_of"]
 
 READ_BYTES = 1 << 20
 
@@ -24,6 +24,16 @@ READ_BYTES = 1 << 20
 def local_path(url: str) -> Path:
     """Return the path that `url` (with `${ENV}` filled in) names on this machine."""
     return Path(os.path.abspath(Path(expand(url)).expanduser()))
+
+
+def folder_of(url: str) -> Path:
+    """Return the folder that `url` names; of an object store's, a copy that ends with this process."""
+    place = expand(url)
+    if not is_url(place):
+        return local_path(url)
+    from pipeline.copies import fetched
+
+    return fetched(place.rstrip("/"))
 
 
 def open_bytes(url: str) -> BinaryIO:
@@ -43,18 +53,10 @@ def open_bytes(url: str) -> BinaryIO:
 
 
 def _open_object(place: str, shown: str) -> BinaryIO:
-    """Open an object through obstore; credentials and endpoint come from the environment (AWS_...)."""
-    import obstore
-    from obstore.exceptions import BaseError
-    from obstore.store import from_url
+    """Open an object; credentials and endpoint come from the environment (AWS_...)."""
+    from pipeline.objects import open_reader
 
-    base, _, key = place.rpartition("/")
-    options: Any = {"allow_http": True} if base.startswith("s3://") else None
-    try:
-        reader = obstore.open_reader(from_url(base, client_options=options), key)
-    except (BaseError, FileNotFoundError, ValueError) as error:
-        raise InputError(f"{shown}: cannot be opened ({_first_line(error)})") from None
-    return cast(BinaryIO, io.BufferedReader(_ObjectFile(reader), READ_BYTES))
+    return cast(BinaryIO, io.BufferedReader(_ObjectFile(open_reader(place, shown)), READ_BYTES))
 
 
 class _ObjectFile(io.RawIOBase):

@@ -17,6 +17,7 @@ from pipeline import dataset as datasets
 from pipeline import evaluation
 from pipeline.artifacts import ChangedPart, StoredModel, load_model, model_folder
 from pipeline.config import load_experiment
+from pipeline.copies import address_of
 from pipeline.progress import Progress, silent
 from pipeline.scoring import train_confusion
 from pipeline.solve import ProblemTask, finite, problem_of, target_of
@@ -60,7 +61,7 @@ def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]
         No model there, a newer format, or a source that cannot be read.
     """
     folder = model_folder(path)
-    report: dict[str, Any] = {"model": str(folder), "agrees": False}
+    report: dict[str, Any] = {"model": address_of(folder), "agrees": False}
     try:
         stored = load_model(folder)
     except ChangedPart as error:

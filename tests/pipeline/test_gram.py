@@ -2,7 +2,6 @@ import dataclasses
 import os
 import resource
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy import sparse
 import svmcore.kernels.base
 from pipeline import gram, strips
 from pipeline.cluster import InlineWorkers, open_workers
-from pipeline.gram import compute_gram, compute_grams, local_root, open_gram
+from pipeline.gram import compute_gram, compute_grams, open_gram
 from pipeline.strips import partition
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import RBF, Kernel, Polynomial
@@ -267,14 +266,6 @@ def test_store__that_a_worker_does_not_see_is_refused(in_memory, tmp_path, monke
     monkeypatch.setattr(gram, "_reserve", lambda path, size: None)
     with pytest.raises(InputError, match=r"does not see .* shares"):
         compute_gram(in_memory(normal(5)), RBF(gamma=0.2), np.float32, tmp_path, INLINE)
-
-
-def test_local_root__stages_a_remote_store_on_this_node(monkeypatch, tmp_path):
-    monkeypatch.setenv("MARGINFLOW_SCRATCH", str(tmp_path))
-    assert local_root("/store/.cache") == Path("/store/.cache")
-    a, b = local_root("s3://bucket/a/.cache"), local_root("s3://bucket/b/.cache")
-    assert a != b
-    assert a.parent == b.parent == tmp_path
 
 
 # ---- worker processes

@@ -1,0 +1,182 @@
+"""Runs on s3://: visible by their last object, computed in a folder of this machine, finished parts mirrored.
+
+An object store has no rename, so a run is claimed by one conditional put and appears with another: `metrics.json`,
+after all else is there. K is mapped by the solvers and stays on this machine; datasets and finished problems are copied
+to the store, so that another machine goes on from them.
+"""
+
+import contextlib
+import datetime
+import itertools
+import shutil
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from pipeline.dataset import open_dataset
+from pipeline.objects import Bucket
+from pipeline.sealed import building
+from pipeline.store import STALE_SECONDS, Store, owned_name, staging, sweep
+from svmcore.errors import InputError
+
+__all__ = ["ObjectStore"]
+
+LAST = "metrics.json"  # a run without it is no run
+CLAIM = ".claim"  # a run that is being written
+MARKERS = {"data": "manifest.json", "problems": "result.json"}  # the last file of each kind of finished part
+CACHE = ".cache"
+
+
+class ObjectStore(Store):
+    """A prefix of a bucket, and a staging folder of this machine (`pipeline.store.staging`)."""
+
+    def __init__(self, url: str) -> None:
+        self.bucket = Bucket(url)
+        self.url = self.bucket.url
+        self._pushing: list[Future[None]] = []
+        self._known: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="push")
+
+    @property
+    def cache(self) -> Path:
+        """Staging folder: solvers map K, and only files can be mapped."""
+        return staging(self.url)
+
+    def check(self) -> None:
+        """Refuse a bucket that does not answer, is not there or is closed to us."""
+        self.bucket.check()
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Put one object."""
+        self.bucket.put(key, data)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Get one object."""
+        return self.bucket.get(key)
+
+    def run_keys(self) -> Iterator[str]:
+        """Folders with metrics."""
+        for name in self.bucket.folders():
+            if not name.startswith("."):
+                yield from (
+                    key.removesuffix(f"/{LAST}")
+                    for key in self.bucket.keys(name)
+                    if key.endswith(f"/{LAST}") and key.count("/") == 2
+                )
+
+    def free_key(self, key: str) -> str:
+        """`key`, or `key-2`, ...: a run that is being written, or never was finished, holds its name too."""
+        name, _, run = key.rpartition("/")
+        taken = set(self.bucket.folders(name))
+        numbered = (f"{run}-{number}" for number in itertools.count(2))
+        return f"{name}/{next(r for r in itertools.chain([run], numbered) if r not in taken)}"
+
+    @contextlib.contextmanager
+    def draft(self) -> Iterator[Path]:
+        """A folder of the staging folder; at the end all finished parts have reached the store."""
+        drafts = self.cache / ".drafts"
+        sweep(drafts)
+        folder = drafts / owned_name()
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+            self._settle()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            for future in self._pushing:  # after an error too: what is finished is kept
+                future.exception()
+
+    def tidy(self) -> None:
+        """Remove the staging folder where it is empty."""
+        for folder in (*self.cache.glob("*"), self.cache / ".drafts", self.cache):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def publish(self, folder: Path, key: str) -> bool:
+        """Claim the name, put everything, and `metrics.json` last."""
+        self._settle()
+        self._sweep(key.partition("/")[0])
+        if not self.bucket.create(f"{key}/{CLAIM}", _now().isoformat().encode()):
+            return False
+        try:
+            files = [file for file in folder.rglob("*") if file.is_file() and file != folder / LAST]
+            self.bucket.upload(folder, key, files)
+            visible = self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
+        except BaseException:
+            with contextlib.suppress(OSError, InputError):
+                self.bucket.delete(self.bucket.keys(key))
+            raise
+        self.bucket.delete([f"{key}/{CLAIM}"])
+        return visible
+
+    def _sweep(self, name: str) -> None:
+        """Remove what killed processes left of runs called `name` a day ago."""
+        keys = self.bucket.keys(name)
+        for claim in (key for key in keys if key.endswith(f"/{CLAIM}")):
+            folder = claim.removesuffix(CLAIM)
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                since = datetime.datetime.fromisoformat(self.bucket.get(claim).decode())
+                if (_now() - since).total_seconds() > STALE_SECONDS:
+                    whole = folder + LAST in keys
+                    self.bucket.delete([key for key in keys if key.startswith(folder) and not whole] or [claim])
+
+    # ---- finished parts of the cache
+    def sync(self, names: Iterable[str]) -> None:
+        """Pull what another machine finished and this one has not; push what only this one has."""
+        wanted = list(dict.fromkeys(names))
+        here = [name for name in wanted if (self.cache / name / _marker(name)).exists()]
+        there = {name for name in wanted if name in self._remote(_kind(name))}
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self._pull, sorted(there.difference(here))))
+        for name in here:
+            if name not in there:
+                self.push(name)
+
+    def _pull(self, name: str) -> None:
+        prefix = f"{CACHE}/{name}"
+        last = f"{prefix}/{_marker(name)}"
+        keys = [key for key in self.bucket.keys(prefix) if key != last]
+        if _kind(name) == "problems":  # its own hash is checked by whoever reads it
+            self.bucket.download(prefix, keys, self.cache / name)
+            self.bucket.download(prefix, [last], self.cache / name)
+            return
+        with contextlib.suppress(InputError), building(self.cache / name) as folder:  # damaged there: made again here
+            self.bucket.download(prefix, [*keys, last], folder)
+            open_dataset(folder).verify()
+
+    def push(self, name: str) -> None:
+        """Copy a finished part to the store while the work goes on."""
+        self._pushing.append(self._pool.submit(self._push, name))
+
+    def _push(self, name: str) -> None:
+        folder, prefix, last = self.cache / name, f"{CACHE}/{name}", self.cache / name / _marker(name)
+        self.bucket.upload(folder, prefix, [file for file in folder.rglob("*") if file.is_file() and file != last])
+        self.bucket.upload(folder, prefix, [last])
+
+    def _remote(self, kind: str) -> set[str]:
+        """Names of the finished parts of a kind on the store, as they were when first asked for."""
+        with self._lock:
+            if kind not in self._known:
+                end = f"/{MARKERS[kind]}"
+                keys = self.bucket.keys(f"{CACHE}/{kind}")
+                names = {key.removeprefix(f"{CACHE}/").removesuffix(end) for key in keys if key.endswith(end)}
+                self._known[kind] = {name for name in names if name.count("/") == 1}
+            return self._known[kind]
+
+    def _settle(self) -> None:
+        while self._pushing:
+            self._pushing.pop(0).result()
+
+
+def _kind(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _marker(name: str) -> str:
+    return MARKERS[_kind(name)]
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
