@@ -7,6 +7,7 @@ them at once. The loop talks to the n-vectors only through `WorkingSetState`, so
 """
 
 import dataclasses
+import threading
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -124,6 +125,17 @@ def _largest(idx: Floats, values: Floats, count: int) -> Floats:
     return idx[np.argpartition(values[idx], len(idx) - count)[len(idx) - count :]]
 
 
+_thread = threading.local()
+
+
+def _reused(size: int, dtype: np.dtype) -> Floats:
+    """Memory (size,) of this thread that earlier solves have touched: fresh pages cost more than what fills them."""
+    held: Floats | None = getattr(_thread, "held", None)
+    if held is None or len(held) < size or held.dtype != dtype:
+        held = _thread.held = np.empty(size, dtype)
+    return held[:size]
+
+
 class WorkingSet:
     """The rows of a working set in fixed places of one square of K, so that only newcomers are gathered."""
 
@@ -132,7 +144,7 @@ class WorkingSet:
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.problem.n, dtype=bool)
         # the padding keeps a column of the square from falling into one set of the cache
-        self.square = np.empty((capacity, capacity + PADDING), dtype)
+        self.square = _reused(capacity * (capacity + PADDING), dtype).reshape(capacity, capacity + PADDING)
 
     def admit(self, newcomers: Floats) -> None:
         """Add rows; where the set is full they take the places of the least important members."""
@@ -188,6 +200,9 @@ class SMO(Solver):
             alpha = self._nested_start(problem, alpha, monitor)
         state = MemoryState(problem, alpha, gradient)
         working = WorkingSet(state, self._set_size(problem), problem.columns.dtype)
+        support = np.flatnonzero(alpha)
+        if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
+            working.admit(support)
         n_iter, wide = 0, False
         while True:
             gap = state.kkt_gap()
