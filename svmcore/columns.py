@@ -158,9 +158,12 @@ class CachedColumns:
 
     def columns(self, idx: Floats) -> Floats:
         """Copies of the columns `idx`, which may be more than the cache holds."""
-        parts = [np.asarray(idx)[i : i + self.capacity] for i in range(0, len(idx), self.capacity)]
-        found = [self.lookup(part) for part in parts]
-        return np.concatenate([matrix[rows] for matrix, rows in found]) if found else self.arena[:0].copy()
+        out = np.empty((len(idx), self.n), self.dtype)
+        for start in range(0, len(idx), self.capacity):
+            part = slice(start, start + self.capacity)
+            matrix, rows = self.lookup(np.asarray(idx)[part])
+            out[part] = matrix[rows]  # before the next lookup may evict them
+        return out
 
     def held(self, idx: Floats) -> Floats:
         """Whether each column of `idx` is in the cache, (len(idx),) bool."""

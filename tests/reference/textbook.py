@@ -1,0 +1,75 @@
+"""The stochastic solvers as their pseudo-code has them: plain Python, one number at a time, fed with given draws."""
+
+import itertools
+
+__all__ = ["dual_ascent", "perceptron", "sgd", "simplified_smo"]
+
+
+def f(K, alpha, y, b, k):
+    return sum(alpha[i] * y[i] * K[i][k] for i in range(len(y))) + b
+
+
+def simplified_smo(K, y, C, tau, draws, max_steps, min_change):
+    """alpha and b after `max_steps` steps of simplified SMO; `draws` yields j among the other n - 1 rows."""
+    n = len(y)
+    alpha, b, steps = [0.0] * n, 0.0, 0
+    for i in itertools.cycle(range(n)):
+        E_i = f(K, alpha, y, b, i) - y[i]
+        if not ((y[i] * E_i < -tau and alpha[i] < C) or (y[i] * E_i > tau and alpha[i] > 0)):
+            continue
+        j = next(draws)
+        j += j >= i
+        E_j = f(K, alpha, y, b, j) - y[j]
+        if y[i] != y[j]:
+            L, H = max(0.0, alpha[j] - alpha[i]), min(C, C + alpha[j] - alpha[i])
+        else:
+            L, H = max(0.0, alpha[i] + alpha[j] - C), min(C, alpha[i] + alpha[j])
+        eta = K[i][i] + K[j][j] - 2 * K[i][j]
+        new_j = min(max(alpha[j] + y[j] * (E_i - E_j) / eta, L), H)
+        if abs(new_j - alpha[j]) < min_change:
+            continue
+        new_i = alpha[i] + y[i] * y[j] * (alpha[j] - new_j)
+        b_i = b - E_i - y[i] * (new_i - alpha[i]) * K[i][i] - y[j] * (new_j - alpha[j]) * K[i][j]
+        b_j = b - E_j - y[i] * (new_i - alpha[i]) * K[i][j] - y[j] * (new_j - alpha[j]) * K[j][j]
+        free_i, free_j = 0 < new_i < C, 0 < new_j < C
+        b = b_i if free_i else b_j if free_j else (b_i + b_j) / 2
+        alpha[i], alpha[j] = new_i, new_j
+        steps += 1
+        if steps == max_steps:
+            return alpha, b
+    raise AssertionError
+
+
+def dual_ascent(K, y, C, orders):
+    """alpha after one epoch per order of `orders` (Zaki and Meira, Algorithm 23.1)."""
+    alpha = [0.0] * len(y)
+    for order in orders:
+        for k in order:
+            alpha[k] += (1 - y[k] * f(K, alpha, y, 0.0, k)) / K[k][k]
+            alpha[k] = min(max(alpha[k], 0.0), C)
+    return alpha
+
+
+def perceptron(X, y, passes):
+    """w after `passes` passes, and how often each row was wrong."""
+    w, wrong = [0.0] * len(X[0]), [0] * len(y)
+    for _ in range(passes):
+        for i, x in enumerate(X):
+            if y[i] * sum(a * b for a, b in zip(w, x, strict=True)) <= 0:
+                w = [a + y[i] * b for a, b in zip(w, x, strict=True)]
+                wrong[i] += 1
+    return w, wrong
+
+
+def sgd(X, y, C, orders):
+    """w after every order of `orders`: w <- (1 - eta) w + eta n C y x, eta = e / the sum of all e so far."""
+    n, w, total = len(y), [0.0] * len(X[0]), 0.0
+    history = []
+    for epoch, order in enumerate(orders, start=1):
+        for i in order:
+            total += epoch
+            eta = epoch / total
+            short = y[i] * sum(a * b for a, b in zip(w, X[i], strict=True)) < 1
+            w = [(1 - eta) * a + (eta * n * C * y[i] * b if short else 0.0) for a, b in zip(w, X[i], strict=True)]
+        history.append(w)
+    return history

@@ -1,0 +1,103 @@
+"""Sources of columns: all of them equal the dense Gram matrix, whatever was asked before."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from svmcore import RBF, CachedColumns, ComputedColumns, KernelColumns, Linear, Points, ResidentGram
+from svmcore.columns import lookup, matvec
+from svmcore.errors import InvalidProblem, MemoryLimit
+
+ROWS = np.random.default_rng(0).normal(size=(90, 4))
+WIDE = np.hstack([ROWS, np.zeros((90, 300))])  # mostly zero: CSR
+KERNEL = RBF(gamma=0.4)
+K = KERNEL(ROWS, ROWS)
+
+
+def source(kind, dtype):
+    computed = ComputedColumns(KERNEL, Points.prepare(ROWS, None, dtype), dtype)
+    column = 90 * np.dtype(dtype).itemsize
+    return {
+        "resident": lambda: ResidentGram(K.astype(dtype)),
+        "computed": lambda: computed,
+        "csr": lambda: ComputedColumns(KERNEL, Points.prepare(sparse.csr_matrix(WIDE), None, dtype), dtype),
+        "cached-all": lambda: CachedColumns(computed, 100 * column),
+        "cached-few": lambda: CachedColumns(computed, 7 * column),
+        "cached-resident": lambda: CachedColumns(ResidentGram(K.astype(dtype)), 7 * column),
+    }[kind]()
+
+
+KINDS = ["resident", "computed", "csr", "cached-all", "cached-few", "cached-resident"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns__equal_the_dense_gram(kind, dtype):
+    columns, tol = source(kind, dtype), 1e-5 if dtype == np.float32 else 1e-12
+    assert isinstance(columns, KernelColumns)
+    assert (columns.n, columns.dtype) == (90, dtype)
+    np.testing.assert_allclose(columns.diagonal(), np.diag(K), atol=tol)
+    idx = np.array([3, 89, 3, 0])
+    found = columns.columns(idx)
+    assert found.flags.c_contiguous
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, K[idx], atol=tol)
+    np.testing.assert_allclose(columns.columns(np.arange(90)), K, atol=tol)
+    coef = np.where(np.arange(90) % 3 == 0, 1.5, 0.0)
+    np.testing.assert_allclose(matvec(columns, coef), K @ coef, atol=50 * tol)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 89), min_size=1, max_size=7, unique=True), max_size=25), st.integers(7, 30))
+def test_cached_columns__are_right_whatever_was_asked_before(requests, capacity):
+    cached = CachedColumns(ResidentGram(K), capacity * 90 * 8)
+    for request in requests:
+        matrix, rows = cached.lookup(np.array(request))
+        np.testing.assert_array_equal(matrix[rows], K[request])
+        assert cached.held(np.array(request)).all()
+        assert cached.held(np.arange(90)).sum() <= capacity
+
+
+def test_cached_columns__keeps_what_was_used_last():
+    counted = ComputedColumns(KERNEL, Points.prepare(ROWS), np.float32)
+    cached = CachedColumns(counted, 4 * 90 * 4)
+    for idx in ([0, 1], [2, 3], [0, 1], [4]):
+        cached.lookup(np.array(idx))
+    computed = counted.n_computed
+    cached.lookup(np.array([0, 1]))
+    assert counted.n_computed == computed
+
+
+def test_cached_columns__refuses_less_than_two_columns_with_both_numbers():
+    with pytest.raises(MemoryLimit, match=r"at least two columns, 2 x .* MB; the limit is .* MB"):
+        CachedColumns(ResidentGram(K), 90 * 8)
+
+
+def test_cached_columns__a_lookup_larger_than_the_cache_is_refused():
+    with pytest.raises(MemoryLimit, match="8 columns were asked for at once; the cache holds 7"):
+        source("cached-few", np.float64).lookup(np.arange(8))
+
+
+def test_lookup__copies_nothing_of_a_resident_gram():
+    gram = ResidentGram(K)
+    assert lookup(gram, np.array([5])).matrix is gram.matrix
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_take__is_the_source_of_those_rows_alone(kind):
+    rows = np.array([7, 1, 50])
+    part = source(kind, np.float64).take(rows)
+    np.testing.assert_allclose(part.columns(np.arange(3)), K[np.ix_(rows, rows)], atol=1e-12)
+
+
+def test_resident_gram__keeps_the_rows_of_a_linear_kernel():
+    points = Points.prepare(ROWS, None, np.float64)
+    gram = ResidentGram(Linear()(ROWS, ROWS), points=points).take(np.array([4, 2]))
+    np.testing.assert_allclose(gram.points.origin_values, ROWS[[4, 2]])
+
+
+def test_resident_gram__must_be_square():
+    with pytest.raises(InvalidProblem, match="square"):
+        ResidentGram(np.zeros((3, 4)))
