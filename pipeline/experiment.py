@@ -21,10 +21,12 @@ import numpy as np
 from pipeline import dataset as datasets
 from pipeline import evaluation, metrics, scoring
 from pipeline.artifacts import Store, open_store, run_id, save_model
+from pipeline.cache import evict
 from pipeline.cluster import ClusterLost, InlineWorkers, Workers, open_workers
 from pipeline.columns import WorkerColumns
 from pipeline.config import Experiment, load_experiment
 from pipeline.gram import compute_gram, gram_fingerprint, gram_folder, open_gram
+from pipeline.labels import class_weights
 from pipeline.progress import Progress, silent
 from pipeline.readers import check_sources
 from pipeline.report import write_report
@@ -257,22 +259,6 @@ def task_for(session: Session, data: Ingested, plan: KernelPlan, target: int) ->
     )
 
 
-def class_weights(given: Any, classes: Sequence[Any]) -> Any:
-    """`class_weight` of the config as one number per class code; "balanced" and None stay."""
-    if not isinstance(given, Mapping):
-        return given
-    unknown = [label for label in given if label not in classes and str(label) not in map(str, classes)]
-    if unknown:
-        raise InputError(f"class_weight names {unknown[0]!r}, which is no label; labels: {_listed(classes)}")
-    by_text = {str(label): weight for label, weight in given.items()}
-    return [float(given.get(label, by_text.get(str(label), 1.0))) for label in classes]
-
-
-def _listed(classes: Sequence[Any]) -> str:
-    shown = ", ".join(map(str, classes[:10]))
-    return f"{shown}, ..." if len(classes) > 10 else shown
-
-
 def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> KernelColumns:
     """Columns on demand, one cache for all problems of the run."""
     dtype, numeric = np.dtype(plan.dtype), Kernel.create(plan.kernel)
@@ -425,7 +411,9 @@ def execute(
     opened = check_inputs(exp, store)
     try:
         with open_session(exp, opened, progress, started) as session:
-            return train(session, step)
+            record = train(session, step)
+        evict(opened.cache, exp.cache.disk)
+        return record
     finally:
         opened.tidy()
 

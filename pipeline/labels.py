@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from svmcore.errors import InputError
 
-__all__ = ["Label", "LabelCodes"]
+__all__ = ["Label", "LabelCodes", "class_weights"]
 
 Label = bool | int | float | str
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
@@ -121,3 +121,19 @@ def _same_kind(value: Any, other: Any) -> bool:
     """Truth values, numbers and strings never equal each other as labels (True == 1 in Python)."""
     kinds = [bool if isinstance(v, bool) else str if isinstance(v, str) else float for v in (value, other)]
     return kinds[0] is kinds[1]
+
+
+def class_weights(given: Any, classes: Sequence[Any]) -> Any:
+    """`class_weight` of the config as one number per class code; "balanced" and None stay."""
+    if not isinstance(given, Mapping):
+        return given
+    unknown = [label for label in given if label not in classes and str(label) not in map(str, classes)]
+    if unknown:
+        raise InputError(f"class_weight names {unknown[0]!r}, which is no label; labels: {_listed(classes)}")
+    by_text = {str(label): weight for label, weight in given.items()}
+    return [float(given.get(label, by_text.get(str(label), 1.0))) for label in classes]
+
+
+def _listed(classes: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, classes[:10]))
+    return f"{shown}, ..." if len(classes) > 10 else shown

@@ -5,6 +5,7 @@ A `ProblemTask` names its data and kernel by path and fingerprint, so it travels
 `ROOT/problems/FINGERPRINT` and found again. Nothing here knows what a run is.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -327,6 +328,8 @@ def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemRes
     record, data = _read(folder)
     if record is None or record["status"] not in [status.value for status in FINISHED]:
         return None
+    with contextlib.suppress(OSError):
+        os.utime(folder)  # the cache evicts the oldest
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return _result(fingerprint, record, {name: arrays[name] for name in ("support", "alpha")}, reused=True)
 
