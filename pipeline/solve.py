@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.dataset import open_dataset
+from pipeline.folds import stratified_folds
 from pipeline.gram import open_gram
 from pipeline.live import Line, watching
 from pipeline.store import Store, write_atomic
@@ -156,21 +157,11 @@ def resident_columns(path: str) -> ResidentGram:
 
 @functools.lru_cache(maxsize=2)
 def fold_codes(path: str, folds: int, seed: int) -> Any:
-    """Fold (n_train,) of every original row: StratifiedKFold(folds, shuffle=True, random_state=seed).
-
-    With 0 folds, those of the dataset's fold column.
-    """
-    from sklearn.model_selection import StratifiedKFold
-
+    """Fold (n_train,) of every original row: stratified, or with 0 folds, those of the dataset's fold column."""
     dataset = _dataset(path)
     if not folds:
         return dataset.folds()
-    codes = np.asarray(dataset.codes())[dataset.inverse()]
-    fold = np.empty(len(codes), np.int64)
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    for index, (_, held_out) in enumerate(splitter.split(codes, codes)):
-        fold[held_out] = index
-    return fold
+    return stratified_folds(np.asarray(dataset.codes())[dataset.inverse()], folds, seed)
 
 
 def target_of(task: ProblemTask) -> Target:

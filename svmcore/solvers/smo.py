@@ -7,7 +7,6 @@ them at once. The loop talks to the n-vectors only through `WorkingSetState`, so
 """
 
 import dataclasses
-import threading
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from svmcore.points import Floats
 from svmcore.problem import Bias, Problem
 from svmcore.solution import Status
 from svmcore.solvers._smo_passes import gather_square, place_strip, solve_box, solve_pairs
+from svmcore.solvers._squares import gather_known, squares
 from svmcore.solvers.base import Outcome, Solver
 
 __all__ = ["SMO", "MemoryState", "WorkingSet", "WorkingSetState"]
@@ -125,26 +125,24 @@ def _largest(idx: Floats, values: Floats, count: int) -> Floats:
     return idx[np.argpartition(values[idx], len(idx) - count)[len(idx) - count :]]
 
 
-_thread = threading.local()
-
-
-def _reused(size: int, dtype: np.dtype) -> Floats:
-    """Memory (size,) of this thread that earlier solves have touched: fresh pages cost more than what fills them."""
-    held: Floats | None = getattr(_thread, "held", None)
-    if held is None or len(held) < size or held.dtype != dtype:
-        held = _thread.held = np.empty(size, dtype)
-    return held[:size]
-
-
 class WorkingSet:
     """The rows of a working set in fixed places of one square of K, so that only newcomers are gathered."""
 
     def __init__(self, state: MemoryState, capacity: int, dtype: np.dtype) -> None:
+        problem = state.problem
         self.state, self.capacity = state, capacity
         self.members = np.empty(0, dtype=np.int64)
-        self.outside = np.ones(state.problem.n, dtype=bool)
+        self.outside = np.ones(problem.n, dtype=bool)
+        self.known = squares().known(problem.columns, problem.shift)
+        self.known_places = None if self.known is None else self.known.places(problem.n)
         # the padding keeps a column of the square from falling into one set of the cache
-        self.square = _reused(capacity * (capacity + PADDING), dtype).reshape(capacity, capacity + PADDING)
+        self.memory = squares().take(capacity * (capacity + PADDING), dtype)
+        self.square = self.memory[: capacity * (capacity + PADDING)].reshape(capacity, capacity + PADDING)
+
+    def release(self) -> None:
+        """Leave the square to the next solve of this thread; it is not written to any more."""
+        problem = self.state.problem
+        squares().keep(problem.columns, problem.shift, self.members, self.square, self.memory)
 
     def admit(self, newcomers: Floats) -> None:
         """Add rows; where the set is full they take the places of the least important members."""
@@ -161,9 +159,21 @@ class WorkingSet:
         self._gather(places, newcomers)
 
     def _gather(self, places: Floats, newcomers: Floats) -> None:
-        strip = np.empty((len(newcomers), len(self.members)), self.square.dtype)
-        self.state.square(newcomers, self.members, strip)
+        q = len(self.members)
+        if len(newcomers) == q:  # all are new, in order: the square is the strip
+            self._strip(newcomers, self.square[:q, :q])
+            return
+        strip = np.empty((len(newcomers), q), self.square.dtype)
+        self._strip(newcomers, strip)
         place_strip(strip, places, self.square)
+
+    def _strip(self, newcomers: Floats, out: Floats) -> None:
+        if self.known is None:
+            self.state.square(newcomers, self.members, out)
+            return
+        matrix, rows = lookup(self.state.problem.columns, newcomers)
+        shift = matrix.dtype.type(self.known.shift)
+        gather_known(matrix, rows, self.members, shift, self.known.square, self.known_places, out)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +213,11 @@ class SMO(Solver):
         support = np.flatnonzero(alpha)
         if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
             working.admit(support)
+        outcome = self._rounds(problem, state, working, monitor)
+        working.release()
+        return outcome
+
+    def _rounds(self, problem: Problem, state: MemoryState, working: WorkingSet, monitor: Monitor) -> Outcome:
         n_iter, wide = 0, False
         while True:
             gap = state.kkt_gap()
@@ -226,7 +241,7 @@ class SMO(Solver):
             return alpha
         rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
         part = Problem(
-            problem.columns.take(rows),
+            problem.columns.take(rows),  # type: ignore[attr-defined]
             problem.y[rows],
             np.asarray(problem.C)[rows],
             problem.loss,

@@ -1,0 +1,93 @@
+"""Memory for the squares of working sets, and a thread's last one, from which the next on the same K is copied.
+
+Problems that share a resident K (classes, folds, a chain of C) have nearly the same support vectors, and their square
+is the costly part of a warm start: rows of K are far apart, a square lies in the cache. Copies are exact, so no answer
+depends on what was kept.
+"""
+
+import dataclasses
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from svmcore._numba import njit
+from svmcore.columns import ResidentGram
+from svmcore.points import Floats
+
+__all__ = ["Known", "Squares", "gather_known", "squares"]
+
+FREE = 1  # buffers held beside the kept square: one is filled while the other is read
+
+
+@dataclasses.dataclass(eq=False)
+class Known:
+    """K[members, members] + shift, in the first rows and columns of `square`."""
+
+    columns: Any  # weak reference to the source
+    shift: float
+    members: Floats
+    square: Floats
+    memory: Floats
+
+    def places(self, n: int) -> Floats:
+        """Place (n,) of each row in the square, -1 where it is none of the members."""
+        found = np.full(n, -1, np.int32)
+        found[self.members] = np.arange(len(self.members), dtype=np.int32)
+        return found
+
+
+class Squares:
+    """What one thread keeps between solves."""
+
+    def __init__(self) -> None:
+        self.free: list[Floats] = []
+        self.kept: Known | None = None
+
+    def take(self, size: int, dtype: np.dtype) -> Floats:
+        """Memory of at least `size`, touched before where possible: fresh pages cost more than what fills them."""
+        for place, memory in enumerate(self.free):
+            if len(memory) >= size and memory.dtype == dtype:
+                return self.free.pop(place)
+        return np.empty(size, dtype)
+
+    def known(self, columns: Any, shift: float) -> Known | None:
+        """The kept square, if it is of the same K."""
+        kept = self.kept
+        return kept if kept is not None and kept.columns() is columns and kept.shift == shift else None
+
+    def keep(self, columns: Any, shift: float, members: Floats, square: Floats, memory: Floats) -> None:
+        """Keep a square that is no longer written to, if copying from it is sure to give the bytes of K."""
+        if isinstance(columns, ResidentGram):
+            if self.kept is not None:
+                self.free.append(self.kept.memory)
+            self.kept = Known(weakref.ref(columns), shift, members, square, memory)
+        else:
+            self.free.append(memory)
+        del self.free[:-FREE]
+
+
+_thread = threading.local()
+
+
+def squares() -> Squares:
+    """Those of this thread."""
+    if not hasattr(_thread, "squares"):
+        _thread.squares = Squares()
+    return _thread.squares  # type: ignore[no-any-return]
+
+
+@njit
+def gather_known(matrix, rows, columns, shift, square, places, out):  # type: ignore[no-untyped-def]
+    """out[r, c] = matrix[rows[r], columns[c]] + shift, from `square` where it has the pair."""
+    known = places[columns]
+    for r in range(len(rows)):
+        source, target, place = matrix[rows[r]], out[r], places[rows[r]]
+        if place < 0:
+            for c in range(len(columns)):
+                target[c] = source[columns[c]] + shift
+            continue
+        near = square[place]
+        for c in range(len(columns)):
+            target[c] = near[known[c]] if known[c] >= 0 else source[columns[c]] + shift
