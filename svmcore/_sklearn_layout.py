@@ -78,8 +78,8 @@ def to_layout(coef: Floats, codes: Floats, n_classes: int) -> Floats:
     out = np.zeros((n_classes - 1, coef.shape[1]))
     for k, (i, j) in enumerate(pairs(n_classes)):
         first, second = codes == i, codes == j
-        out[j - 1, first] = -coef[k, first]
-        out[i, second] = -coef[k, second]
+        out[j - 1, first] = 0.0 - coef[k, first]
+        out[i, second] = 0.0 - coef[k, second]
     return out
 
 
@@ -96,6 +96,6 @@ def from_layout(dual_coef: Floats, codes: Floats, n_classes: int) -> Floats:
     coef = np.zeros((n_classes * (n_classes - 1) // 2, dual_coef.shape[1]))
     for k, (i, j) in enumerate(pairs(n_classes)):
         first, second = codes == i, codes == j
-        coef[k, first] = -dual_coef[j - 1, first]
-        coef[k, second] = -dual_coef[i, second]
+        coef[k, first] = 0.0 - dual_coef[j - 1, first]
+        coef[k, second] = 0.0 - dual_coef[i, second]
     return coef

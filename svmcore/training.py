@@ -257,14 +257,19 @@ class _Work:
         self.pairs = recipe.scheme == "ovo" and len(goals) > 1
         small = len(distinct.total) <= EXACT_ROWS
         self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
-        self.C = recipe.C * distinct.total
-        if recipe.class_weight is not None:
-            self.C *= np.asarray(recipe.class_weight)[distinct.codes]
+        cost = np.ones(distinct.codes.max() + 1) if recipe.class_weight is None else np.asarray(recipe.class_weight)
+        self.cost = recipe.C * cost  # (n_classes,) C of a row of weight one
+        self.C = self.cost[distinct.codes] * distinct.total
         self.coef = np.zeros((len(goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(goals)  # type: ignore[list-item]
         self.sigmoids = np.zeros((len(goals), 2))
         self._scratch = threading.local()
         self.plan, self.source = self._open()
+
+    def bounds(self, copies: Floats) -> Floats:
+        """C_i of the original rows at the places `copies` among those kept."""
+        inverse, weights = self.distinct.merged.inverse, self.distinct.weights
+        return self.cost[self.distinct.codes[inverse[copies]]] * weights[copies]
 
     def _open(self) -> tuple[Plan, KernelColumns]:
         kernel, rows = self.recipe.kernel, self.distinct.rows
@@ -365,12 +370,13 @@ def _training(work: _Work, X: Rows, classes: Floats) -> Training:
     copies = np.flatnonzero(place[distinct.merged.inverse] >= 0)
     of = distinct.merged.inverse[copies]
     share = distinct.weights[copies] / distinct.total[of]
+    split = np.where(np.abs(coef[:, of]) == work.C[of], np.sign(coef[:, of]) * work.bounds(copies), coef[:, of] * share)
     return Training(
         model=model,
         targets=tuple(work.goals),
         solutions=tuple(work.solutions),
         support=distinct.kept[copies],
-        coef=coef[:, of] * share,
+        coef=split,  # a variable at its bound is copies at theirs, to the last bit
         vector=place[of],
         sigmoids=work.sigmoids if recipe.seed is not None else np.empty((0, 2)),
         plan=work.plan,
