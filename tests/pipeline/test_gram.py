@@ -76,7 +76,7 @@ def test_partition__covers_every_row_once_in_strips_of_bounded_bytes(n, dtype):
 def test_gram__is_the_kernel_of_all_pairs(name, form, dtype, tolerance, in_memory, tmp_path):
     kernel = Kernel.create({"name": name} | Kernel.named(name).example)
     X = normal(200)
-    X = np.where(X > 2.0, X, 0.0) if form == "sparse" else X
+    X = np.where(X > 3.3, X, 0.0) if form == "sparse" else X  # a tenth: kept as CSR
     dataset = in_memory(sparse.csr_matrix(X) if form == "sparse" else X)
     K = compute_gram(dataset, kernel, dtype, tmp_path, INLINE).open()
     exact = kernel(X, X)
