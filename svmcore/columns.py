@@ -246,20 +246,25 @@ def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> N
 
 @njit
 def _add_columns(matrix, rows, weights, out, lo, hi):  # type: ignore[no-untyped-def]
-    """Four columns at a time over ranges that stay in the first-level cache."""
+    """Eight columns at a time over ranges that stay in the second-level cache: long enough runs for the prefetcher."""
     m = len(rows)
-    for start in range(lo, hi, 2048):
-        target = out[start : min(start + 2048, hi)]
+    for start in range(lo, hi, 4096):
+        target = out[start : min(start + 4096, hi)]
         k = len(target)
-        for r in range(0, m - m % 4, 4):
-            a = matrix[rows[r], start : start + k]
-            b = matrix[rows[r + 1], start : start + k]
-            c = matrix[rows[r + 2], start : start + k]
-            d = matrix[rows[r + 3], start : start + k]
-            wa, wb, wc, wd = weights[r], weights[r + 1], weights[r + 2], weights[r + 3]
+        for r in range(0, m - m % 8, 8):
+            a, w_a = matrix[rows[r], start : start + k], weights[r]
+            b, w_b = matrix[rows[r + 1], start : start + k], weights[r + 1]
+            c, w_c = matrix[rows[r + 2], start : start + k], weights[r + 2]
+            d, w_d = matrix[rows[r + 3], start : start + k], weights[r + 3]
+            e, w_e = matrix[rows[r + 4], start : start + k], weights[r + 4]
+            f, w_f = matrix[rows[r + 5], start : start + k], weights[r + 5]
+            g, w_g = matrix[rows[r + 6], start : start + k], weights[r + 6]
+            h, w_h = matrix[rows[r + 7], start : start + k], weights[r + 7]
             for j in range(k):
-                target[j] += (wa * a[j] + wb * b[j]) + (wc * c[j] + wd * d[j])
-        for r in range(m - m % 4, m):
+                left = (w_a * a[j] + w_b * b[j]) + (w_c * c[j] + w_d * d[j])
+                right = (w_e * e[j] + w_f * f[j]) + (w_g * g[j] + w_h * h[j])
+                target[j] += left + right
+        for r in range(m - m % 8, m):
             a = matrix[rows[r], start : start + k]
             for j in range(k):
                 target[j] += weights[r] * a[j]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
 from svmcore.columns import lookup, matvec
 from svmcore.errors import Unsupported
@@ -195,6 +195,8 @@ def _dual_point(problem: Problem, system: KernelSystem | LinearSystem, at: Itera
 
 def _line_search(problem: Problem, now: Iterate, goal: Iterate) -> Iterate | None:
     """The minimum of the primal on the ray from `now` through `goal`; None if rounding leaves no descent."""
+    from scipy import optimize  # a quarter of a second that other solvers do not need
+
     C, margins = np.asarray(problem.C), _margins(problem, now)
     change = _margins(problem, goal) - margins
     direction = goal.beta - now.beta
