@@ -36,6 +36,7 @@ LOST_SECONDS = 60.0  # no worker at all for this long ends the work
 POLL_SECONDS = 5.0
 VERSION = importlib.metadata.version("marginflow")
 
+LOGGERS = ("distributed", "distributed.client")  # the second has a level of its own
 PRE_SPAWN = "distributed.nanny.pre-spawn-environ"
 SETTINGS: dict[str, Any] = {
     "distributed.scheduler.no-workers-timeout": f"{LOST_SECONDS:.0f}s",
@@ -96,7 +97,7 @@ class DaskWorkers(Workers):
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.n = max(1, sum(client.nthreads().values()))
+        self._count()
 
     def map(
         self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2
@@ -105,6 +106,7 @@ class DaskWorkers(Workers):
         task = functools.partial(_run_task, VERSION, fn)
         waiting = enumerate(items)
         flight: dict[Any, int] = {}
+        self._count()
         try:
             while True:
                 # four a worker: the client sends batches every 10 ms, and no worker may wait for the next
@@ -118,15 +120,30 @@ class DaskWorkers(Workers):
             if flight and self.client.status == "running":
                 self.client.cancel(list(flight))
 
+    def _count(self) -> int:
+        """Count the workers' threads, 0 if there is nobody: those of a batch system come and go."""
+        found = 0
+        with contextlib.suppress(OSError):  # the connection is lost, or is being made again
+            found = sum(self.client.nthreads().values())
+        self.n, self._counted = max(1, found), time.monotonic()
+        return found
+
     def _completed(self, futures: list[Any]) -> list[Any]:
         """Wait until at least one is done; ClusterLost when nobody is left to do them."""
         from distributed import wait
+        from distributed.client import FuturesCancelledError
 
         seen = time.monotonic()
+        if seen - self._counted > POLL_SECONDS:
+            self._count()
         while True:
-            with contextlib.suppress(TimeoutError):
+            try:
                 return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
-            if self.client.status == "running" and self.client.nthreads():
+            except FuturesCancelledError as error:
+                raise ClusterLost("the connection to the cluster was lost; run the command again") from error
+            except TimeoutError:
+                pass
+            if self.client.status == "running" and self._count():
                 seen = time.monotonic()
             elif time.monotonic() - seen > LOST_SECONDS:
                 raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again")
@@ -220,7 +237,7 @@ def open_workers(config: Any) -> Iterator[Workers]:
             try:
                 yield DaskWorkers(client)
             finally:  # heartbeats and comms that closing cuts off are not worth a line
-                logging.getLogger("distributed").setLevel(logging.CRITICAL)
+                _set_levels(dict.fromkeys(LOGGERS, logging.CRITICAL))
 
 
 @contextlib.contextmanager
@@ -230,15 +247,19 @@ def _dask_settings() -> Iterator[None]:
     import distributed  # noqa: F401  (sets its loggers up at import: a level set before would be lost)
 
     environment = dict(os.environ)
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    levels = {name: logging.getLogger(name).level for name in LOGGERS}
+    _set_levels(dict.fromkeys(LOGGERS, logging.WARNING))
     try:
         with dask.config.set(SETTINGS):
             yield
     finally:
-        logger.setLevel(level)
+        _set_levels(levels)
         _restore(environment)
+
+
+def _set_levels(levels: Mapping[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def _restore(environment: dict[str, str]) -> None:

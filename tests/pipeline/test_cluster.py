@@ -15,7 +15,7 @@ import pytest
 import threadpoolctl
 
 from pipeline import cluster
-from pipeline.cluster import open_workers
+from pipeline.cluster import ClusterLost, open_workers
 from svmcore.errors import InputError, MemoryLimit, UnknownPlugin
 from svmcore.kernels import Kernel
 
@@ -79,6 +79,7 @@ def test_memory__a_task_beyond_it_is_refused_and_the_worker_lives(two_workers):
 
 # ---- connecting
 def test_address__uses_the_workers_of_a_running_scheduler(two_workers):
+    two_workers.client.wait_for_workers(2)  # a test before this one kills one
     with open_workers({"kind": "address", "address": two_workers.client.scheduler.address}) as workers:
         assert workers.n == 2
         assert dict(workers.map(abs, [-3])) == {0: 3}
@@ -95,6 +96,25 @@ def test_factory__builds_the_cluster_it_names():
     kwargs = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with open_workers({"kind": "factory", "factory": "distributed.LocalCluster", "kwargs": kwargs}) as workers:
         assert dict(workers.map(abs, [-3])) == {0: 3}
+
+
+def test_map__a_lost_scheduler_ends_the_work_with_one_sentence():
+    from distributed import LocalCluster
+
+    running = LocalCluster(n_workers=1, processes=False, dashboard_address=":0")
+    with open_workers({"kind": "address", "address": running.scheduler_address}) as workers:
+        results = workers.map(time.sleep, [0.05] * 100)
+        next(results)
+        running.close()
+        with pytest.raises(ClusterLost, match="run the command again"):
+            list(results)
+
+
+@pytest.mark.full
+def test_map__a_task_that_ends_every_worker_is_given_up(two_workers):
+    with pytest.raises(ClusterLost, match=r"raise cluster\.memory"):
+        list(two_workers.map(os._exit, [1]))
+    assert dict(two_workers.map(abs, [-1])) == {0: 1}
 
 
 def test_tls__the_files_of_the_config_open_an_encrypted_cluster(tmp_path):
