@@ -202,12 +202,7 @@ def _result(future: Any) -> Any:
 # ---- opening and closing
 @contextlib.contextmanager
 def open_workers(config: Any) -> Iterator[Workers]:
-    """Open the workers of a `cluster` section; they are closed at the end, whatever happens.
-
-    Parameters
-    ----------
-    config
-        `pipeline.config.Cluster` or a mapping with its keys.
+    """Open the workers of `config`, a `pipeline.config.Cluster` or a mapping with its keys; they are closed at the end.
 
     Raises
     ------
