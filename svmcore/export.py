@@ -7,7 +7,6 @@ vectors of problem i as group i, the pair (i, j) decides by f_i - f_j, and the l
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -108,7 +107,7 @@ def support_codes(model: Model) -> Floats:
     """Class code (m,) of each support vector, from the signs of its coefficients.
 
     With two classes or one-vs-one a positive coefficient belongs to the later class of its problem; with one-vs-rest
-    the largest one to the problem of the vector's own class, whose coefficient is the only one that is not negative.
+    the largest one to the problem of the vector's own class (a guess, where only other problems use the vector).
     """
     n = len(model.classes)
     if model.scheme == "ovr" and n > 2:
@@ -166,7 +165,7 @@ def scale_range(shift: Floats, factor: Floats) -> str:
 
 
 def from_libsvm(text: str, n_features: int | None = None) -> Model:
-    """Model of LIBSVM's text (C-SVC or nu-SVC), classes in ascending order; rows are CSR.
+    """Model of LIBSVM's text (C-SVC or nu-SVC); rows are CSR, classes in the order of the file, which breaks ties.
 
     `n_features` is the width of the rows; by default the largest index, or, for a precomputed kernel, the largest
     training row.
@@ -183,7 +182,7 @@ def from_libsvm(text: str, n_features: int | None = None) -> Model:
     kernel = _read_kernel(head)
     coef, vectors = _read_body(body, len(labels), isinstance(kernel, Precomputed), n_features)
     ours = -coef if len(labels) == 2 else from_layout(coef, codes, len(labels))
-    return _sorted_classes(Model(kernel, vectors, ours, rho, labels, "ovo"))
+    return Model(kernel, vectors, ours, rho, labels, "ovo")
 
 
 def _split(text: str) -> tuple[dict[str, str], list[str]]:
@@ -227,18 +226,3 @@ def _read_body(body: list[str], n_classes: int, precomputed: bool, n_features: i
     data = np.array([float(value) for line in entries for _, value in line])
     width = n_features or int(indices.max(initial=-1)) + 1
     return coef, sparse.csr_matrix((data, indices, indptr), shape=(len(words), width))
-
-
-def _sorted_classes(model: Model) -> Model:
-    """The same one-vs-one model with its classes in ascending order."""
-    order = np.argsort(model.classes, kind="stable")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    places: dict[tuple[Any, Any], tuple[int, float]] = {}
-    for k, (i, j) in enumerate(pairs(len(order))):
-        a, b = rank[i], rank[j]
-        places[min(a, b), max(a, b)] = (k, 1.0 if a < b else -1.0)
-    chosen = [places[pair] for pair in pairs(len(order))]
-    which, sign = np.array([k for k, _ in chosen]), np.array([s for _, s in chosen])
-    coef = model.coef[which] * sign[:, None]
-    return Model(model.kernel, model.support_vectors, coef, model.bias[which] * sign, model.classes[order], "ovo")

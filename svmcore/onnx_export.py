@@ -84,6 +84,15 @@ class _Graph:
         """A scalar constant."""
         return self.constant(np.float64(value))
 
+    def _needed(self, names: set[str]) -> tuple[list[Any], list[Any]]:
+        """Nodes and constants that the values `names` depend on."""
+        nodes = []
+        for node in reversed(self.nodes):
+            if names & set(node.output):
+                names |= set(node.input)
+                nodes.append(node)
+        return nodes[::-1], [constant for constant in self.constants if constant.name in names]
+
     def file(self, n_features: int, model: Model) -> bytes:
         """The whole model, checked and serialised."""
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
@@ -93,7 +102,8 @@ class _Graph:
             helper.make_tensor_value_info("label", label, [None]),
             helper.make_tensor_value_info("decision", kinds.DOUBLE, [None, len(model.bias)]),
         ]
-        graph = helper.make_graph(self.nodes, "marginflow", inputs, outputs, self.constants)
+        nodes, constants = self._needed({"label", "decision"})
+        graph = helper.make_graph(nodes, "marginflow", inputs, outputs, constants)
         built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="marginflow")
         built.ir_version = IR_VERSION
         self.onnx.checker.check_model(built)
@@ -132,14 +142,10 @@ def _values(graph: _Graph, kernel: Kernel, G: str, x2: str, z2: str) -> str:
         distance = graph.add("Max", distance, graph.number(0.0))
         return graph.add("Exp", graph.add("Mul", distance, graph.number(-float(kernel.gamma))))
     if isinstance(kernel, (Polynomial, Tanh)):
-        inner = graph.add("Add", graph.add("Mul", G, graph.number(float(kernel.gamma))), graph.number(kernel.coef0))
-        return (
-            graph.add("Tanh", inner)
-            if isinstance(kernel, Tanh)
-            else graph.add("Pow", inner, graph.number(kernel.degree))
-        )
+        inner = graph.add("Add", _times(graph, G, float(kernel.gamma)), graph.number(kernel.coef0))
+        return graph.add("Tanh", inner) if isinstance(kernel, Tanh) else _power(graph, inner, kernel.degree)
     if isinstance(kernel, Scaled):
-        return graph.add("Mul", _values(graph, kernel.kernel, G, x2, z2), graph.number(kernel.scale))
+        return _times(graph, _values(graph, kernel.kernel, G, x2, z2), float(kernel.scale))
     if isinstance(kernel, (Sum, Product)):
         parts = [_values(graph, part, G, x2, z2) for part in (kernel.left, kernel.right)]
         return graph.add("Add" if isinstance(kernel, Sum) else "Mul", *parts)
@@ -147,6 +153,25 @@ def _values(graph: _Graph, kernel: Kernel, G: str, x2: str, z2: str) -> str:
         factors = graph.add("Mul", _factor(graph, kernel, x2), _factor(graph, kernel, z2))
         return graph.add("Mul", _values(graph, kernel.kernel, G, x2, z2), factors)
     raise InputError(f"kernel {kernel.name!r} has no ONNX form")
+
+
+def _times(graph: _Graph, value: str, number: float) -> str:
+    """Product with a number, in two parts: onnxruntime fuses a factor into a matrix product, rounded to float32."""
+    high = float(np.float32(number))
+    product = graph.add("Mul", value, graph.number(high))
+    if high == number:
+        return product
+    return graph.add("Add", product, graph.add("Mul", value, graph.number(number - high)))
+
+
+def _power(graph: _Graph, z: str, degree: int) -> str:
+    """z^degree by products, as `Polynomial` does."""
+    if degree == 0:
+        return graph.add("Add", graph.add("Mul", z, graph.number(0.0)), graph.number(1.0))
+    power = z
+    for _ in range(degree - 1):
+        power = graph.add("Mul", power, z)
+    return power
 
 
 def _factor(graph: _Graph, kernel: Conformal, x2: str) -> str:
