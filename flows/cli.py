@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from svmcore.errors import SVMError, Unsupported
+from svmcore.errors import SVMError
 
 __all__ = ["app", "main"]
 
@@ -134,16 +134,19 @@ def report(run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or s3:
 
 @app.command()
 def schedule(
-    config: Config, cron: Annotated[str, typer.Option("--cron", metavar="EXPR", help='Such as "0 2 * * *".')]
+    config: Config,
+    cron: Annotated[str, typer.Option("--cron", metavar="EXPR", help='Such as "0 2 * * *", in local time.')],
+    set_: Set = [],  # noqa: B006
+    store: StoreUrl = None,
 ) -> None:
     """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
     from flows.schedule import serve
     from pipeline.config import load_experiment
     from pipeline.experiment import check_inputs
 
-    exp = load_experiment(config)
-    check_inputs(exp)
-    serve(config, exp.name, cron)
+    exp = load_experiment(config, set_)
+    check_inputs(exp, store)
+    raise SystemExit(128 + serve(config, exp.name, cron, set_, store, _tell))
 
 
 @app.command()
@@ -153,9 +156,11 @@ def export(
 ) -> None:
     """Write a model for other programs: LIBSVM's text, or ONNX."""
     from pipeline.artifacts import load_model
+    from svmcore.export import export_model
 
-    load_model(model)
-    raise Unsupported(f"export to {file} is not there yet; use `marginflow predict`, or pipeline.load_model in Python")
+    stored = load_model(model)
+    for written in export_model(stored.model, file, stored.scaling.shift, stored.scaling.factor):
+        sys.stdout.write(f"{written}\n")
 
 
 # --- what is printed ------------------------------------------------------------------------------------------------
@@ -174,18 +179,26 @@ def _number(value: Any, style: str) -> str:
 
 
 def _summary(record: dict[str, Any]) -> str:
-    scored = [f"{name} {_number(record[key], '.4f')}" for name, key in _SCORES if record.get(key) is not None]
-    support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
-    gaps = f"relative gap {_number(record['relative_gap'], '.1e')}, KKT gap {_number(record['kkt_gap'], '.1e')}"
+    from flows.leaderboard import batch_lines
+
     return "\n".join(
         [
-            f"{record['status']}: {', '.join(scored)}",
-            f"{gaps} (worst of {len(record['per_class'])}); {support}",
+            *(batch_lines(record) if record.get("points") else _run_lines(record)),
             f"{record['seconds']['total']:.1f} s in all, {record['seconds']['solve']:.2f} s solving",
             f"report: {record['run']}/report.html",
             f"run: {record['run']}",
         ]
     )
+
+
+def _run_lines(record: dict[str, Any]) -> list[str]:
+    scored = [f"{name} {_number(record[key], '.4f')}" for name, key in _SCORES if record.get(key) is not None]
+    support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
+    gaps = f"relative gap {_number(record['relative_gap'], '.1e')}, KKT gap {_number(record['kkt_gap'], '.1e')}"
+    return [
+        f"{record['status']}: {', '.join(scored)}",
+        f"{gaps} (worst of {len(record['per_class'])}); {support}",
+    ]
 
 
 _SCORES = (("accuracy", "accuracy"), ("training accuracy", "train_accuracy"))

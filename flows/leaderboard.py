@@ -1,0 +1,40 @@
+"""What the command line prints of a batch: its points, best first, and the model of the best."""
+
+from typing import Any
+
+from pipeline.report_batch import value_text
+
+__all__ = ["batch_lines"]
+
+SHOWN = 10
+
+
+def batch_lines(record: dict[str, Any]) -> list[str]:
+    """Lines of a batch's metrics: how it ended, the leaderboard, the refitted model."""
+    points, problems = record["points"], record["problems"]
+    folds = len(points[0]["fold_scores"])
+    where = {"folds": f"{folds} folds each", "test": "scored on the test rows", "train": "scored on the training rows"}
+    gap = record["kkt_gap"]
+    return [
+        f"{record['status']}: {len(points):,} points, {where[record['scored_on']]}; {problems['total']:,} problems, "
+        f"{problems['reused']:,} found finished, worst KKT gap {'none' if gap is None else format(gap, '.1e')}",
+        f"{'score':>8} {'+-':>7} {'support':>9}  parameters",
+        *map(_line, points[:SHOWN]),
+        *([f"{'...':>8} {len(points) - SHOWN:,} more in results.csv"] if len(points) > SHOWN else []),
+        *_refitted(record),
+    ]
+
+
+def _line(point: dict[str, Any]) -> str:
+    params = ", ".join(f"{key} {value_text(value)}" for key, value in point["params"].items())
+    return (
+        f"{point['mean_score']:8.4f} {point['std_score']:7.4f} {point['n_support']:9,.0f}  {params or 'as configured'}"
+    )
+
+
+def _refitted(record: dict[str, Any]) -> list[str]:
+    if record["model"] is None:
+        return []
+    test = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.4f}, "
+    support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
+    return [f"the first on all rows: {test}training accuracy {record['train_accuracy']:.4f}, {support}"]
