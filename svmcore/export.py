@@ -43,6 +43,8 @@ def export_model(
         For another suffix, a kernel or labels that the format cannot hold, or a missing onnx package.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"the folder {path.parent} does not exist: make it, or name another file")
     if path.suffix == ".onnx":
         from svmcore.onnx_export import to_onnx
 
