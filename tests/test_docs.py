@@ -1,0 +1,81 @@
+"""The documentation holds: its examples run as they stand, and its generated pages are up to date."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from svmcore import Solver
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PLUGIN = """
+import svmcore.{package}
+from svmcore._plugins import import_siblings
+
+svmcore.{package}.__path__.append({folder!r})
+import_siblings("svmcore.{package}", [{folder!r}])
+"""
+
+
+def code_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def run(arguments, folder):
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "package", "suite", "name"),
+    [
+        ("adding_a_kernel.md", "kernels", "test_kernel_contract.py", "laplacian"),
+        ("adding_a_solver.md", "solvers", "test_solver_contract.py", "greedy-ascent and not digits"),
+    ],
+)
+def test_adding__one_file_is_enough_and_passes_the_contract_suite(page, package, suite, name, tmp_path):
+    file, usage = code_blocks(page)
+    target = re.match(rf"# svmcore/{package}/(\w+\.py)\n", file)
+    assert target, "the first block names the file that it is"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / target[1]).write_text(file)
+    (tmp_path / "dropped_in.py").write_text(PLUGIN.format(package=package, folder=str(tmp_path / package)))
+    used = run(["-c", "import dropped_in\n" + usage], tmp_path)
+    assert used.returncode == 0, used.stderr
+    suite_path = str(ROOT / "tests" / "svmcore" / suite)
+    tested = run(["-m", "pytest", "-q", "-p", "dropped_in", "-p", "no:cacheprovider", suite_path, "-k", name], tmp_path)
+    assert tested.returncode == 0, tested.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", tested.stdout)[1]) >= 8
+
+
+@pytest.mark.parametrize("page", ["adding_a_kernel.md", "adding_a_solver.md"])
+def test_adding__the_file_is_clean(page, tmp_path):
+    file = tmp_path / "added.py"
+    file.write_text(code_blocks(page)[0])
+    checked = run(["-m", "ruff", "check", "--config", str(ROOT / "pyproject.toml"), str(file)], tmp_path)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_choosing_a_solver__page_is_what_the_solvers_give():
+    module = runpy.run_path(str(ROOT / "docs" / "generate_choosing.py"), run_name="generate_choosing")
+    clean = module["without_seconds"]
+    assert clean(module["PAGE"].read_text()) == clean(module["page"](module["run_all"]()))
+
+
+def test_choosing_a_solver__knows_every_solver():
+    module = runpy.run_path(str(ROOT / "docs" / "generate_choosing.py"), run_name="generate_choosing")
+    shipped = {name for name in Solver.names() if Solver.named(name).__module__.startswith("svmcore.solvers.")}
+    assert set(module["PURPOSE"]) == shipped
+
+
+def test_pages__link_to_files_that_exist():
+    for page in (ROOT / "docs").glob("*.md"):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), textwrap.shorten(f"{page.name} links to {link}", 200)
