@@ -31,6 +31,7 @@ from pipeline.progress import Progress, silent
 from pipeline.readers import check_sources
 from pipeline.report import write_report
 from pipeline.solve import ProblemTask, read_result, solve_problems, stored_decision
+from pipeline.warm import warm_up
 from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
@@ -142,7 +143,10 @@ def open_session(
 
         def opened() -> Workers:
             with clock("start"):
-                return stack.enter_context(open_workers(exp.cluster))
+                workers = stack.enter_context(open_workers(exp.cluster))
+                if workers.client is not None:
+                    workers.client.run(warm_up)
+                return workers
 
         workers: Workers = _LazyWorkers(opened)
         if exp.cluster.kind in REMOTE:

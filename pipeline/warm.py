@@ -1,0 +1,28 @@
+"""Imports and compiled code, loaded in a worker before its first task: that second is of the start, not of a stage."""
+
+import numpy as np
+
+__all__ = ["warm_up"]
+
+
+def warm_up() -> None:
+    """Compute a strip and solve a problem of three rows, as a run does with the production solver in float32."""
+    import pipeline.chains  # noqa: F401
+    from pipeline import strips
+    from svmcore.columns import ResidentGram
+    from svmcore.kernels import Kernel
+    from svmcore.kernels.base import blocks
+    from svmcore.problem import Problem
+    from svmcore.solvers import Solver
+
+    kernel = Kernel.create({"name": "rbf", "gamma": 1.0})
+    P = kernel.prepare(np.array([[0.0], [1.0], [2.0]]), None, np.float32)
+    K = np.empty((3, 3), np.float32)
+    blocks([kernel], P, P, [K])
+    strips._finish(K, kernel.diagonal_of(P).astype(np.float32))
+    strips._transpose(K, np.empty_like(K))
+    strips._checksums(K, K, 0, 3)
+    problem = Problem(ResidentGram(K), np.array([1.0, -1.0, 1.0]), 1.0)
+    for _ in range(2):  # the second time the square is copied from the first
+        solution = Solver.create("smo").solve(problem)
+    Solver.create("smo").solve(problem, alpha=solution.alpha, gradient=solution.gradient)
