@@ -7,15 +7,19 @@ Import it only after the config and its files were checked: prefect takes a seco
 import contextvars
 import logging
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.events.worker import EventsWorker
+from prefect.exceptions import CancelledRun
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.states import Cancelled
 
 from pipeline.cluster import ClusterLost
 from pipeline.config import load_experiment
@@ -28,6 +32,7 @@ __all__ = ["marginflow", "run_flow"]
 RETRIES = 2
 DRAIN_SECONDS = 5.0
 _progress: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("progress", default=None)
+_stopped: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("stopped", default=None)
 _started: contextvars.ContextVar[float | None] = contextvars.ContextVar("started", default=None)
 
 
@@ -60,23 +65,50 @@ def _as_task(name: str, stage: Callable[..., Any], *args: Any) -> Any:
 
 
 @flow(name="marginflow", persist_result=False, validate_parameters=False)
-def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> dict[str, Any]:
+def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> Any:
     """Train what a config declares and publish it; returns the metrics."""
-    exp = load_experiment(config, tuple(overrides))
-    record = execute(exp, store, _progress.get(), step=_as_task, started=_started.get())
+    return _train(config, overrides, store)
+
+
+def _train(config: Any, overrides: Any, store: str | None) -> Any:
+    """Body of the flow; apart from it, because a scheduler pickles a flow with all that it names."""
+    served = _started.get() is None
+    if served:
+        _hush()
+    try:
+        exp = load_experiment(config, tuple(overrides))
+        record = execute(exp, store, _progress.get(), step=_as_task, started=_started.get())
+    except (KeyboardInterrupt, SystemExit) as error:  # Prefect would take it for a crash
+        _stopped.set(error)
+        return Cancelled(message="stopped by a signal; what is finished is kept, the next run goes on from there")
+    except Exception as error:
+        if served:  # nobody else tells it in one line
+            sys.stderr.write(f"marginflow: {config}: {type(error).__name__}: {' '.join(str(error).split())}\n")
+        raise
     _leave_artifacts(record)
     return record
 
 
+CERTIFICATE = ("label", "status", "n_support", "n_iter", "primal", "dual", "relative_gap", "kkt_gap")
+SCORES = ("mean_score", "std_score", "n_support", "status", "kkt_gap")
+
+
 def _leave_artifacts(record: dict[str, Any]) -> None:
-    """Certificates as a table and a link to the report, in Prefect's user interface."""
-    keys = ("label", "status", "n_support", "n_iter", "primal", "dual", "relative_gap", "kkt_gap")
-    create_table_artifact(
-        table=[{key: str(entry[key]) for key in keys} for entry in record["per_class"]],
-        key="certificates",
-        description=f"Certificates of {record['run']}",
+    """Leaderboard and certificates as tables and a link to the report, in Prefect's user interface."""
+    run = record["run"]
+    points = [point["params"] | {key: point[key] for key in SCORES} for point in record.get("points", [])]
+    _table("leaderboard", f"Leaderboard of {run}, best first", points)
+    _table(
+        "certificates", f"Certificates of {run}", [{key: e[key] for key in CERTIFICATE} for e in record["per_class"]]
     )
-    create_link_artifact(link=f"file://{record['run']}/report.html", key="report", link_text="report.html")
+    report = f"{run}/report.html" if "://" in run else Path(run, "report.html").as_uri()
+    create_link_artifact(link=report, key="report", link_text="report.html")
+
+
+def _table(key: str, description: str, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        table = [{name: str(value) for name, value in row.items()} for row in rows]
+        create_table_artifact(table=table, key=key, description=description)
 
 
 def run_flow(
@@ -97,6 +129,8 @@ def run_flow(
     try:
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if alone else {}):
             return marginflow(config, list(overrides), store)
+    except CancelledRun:
+        raise _stopped.get() or SystemExit(143) from None
     finally:
         for worker in (EventsWorker, APILogWorker):  # while the server is there to take what is left
             worker.drain_all(timeout=DRAIN_SECONDS)

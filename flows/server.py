@@ -1,4 +1,4 @@
-"""A Prefect server for one run, over the database of PREFECT_HOME, that never outlives the run.
+"""A Prefect server for one command, over the database of PREFECT_HOME, that never outlives the command.
 
 Prefect starts such a server too, but only once it is itself imported, and a `kill -9` leaves it behind. This one
 starts at once, so that it comes up while the cluster does, and ends when the pipe to its parent closes. A server that
@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["QUIET", "local_server", "quiet_environment", "user_server"]
+__all__ = ["QUIET", "kept_server", "local_server", "quiet_environment", "user_server"]
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -31,6 +31,7 @@ ALONE = {  # of the server that serves one run
     "PREFECT__SERVER_FINAL": "1",
 }
 START_SECONDS = 120.0
+USUAL_PORT = 4200
 
 
 def quiet_environment() -> None:
@@ -59,10 +60,31 @@ def local_server() -> Iterator["_Server | None"]:
     if user_server():
         yield None
         return
+    with _started(ALONE) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def kept_server() -> Iterator["_Server | None"]:
+    """As `local_server`, but a whole one, with schedules and pages, on the usual port if that is free."""
+    quiet_environment()
+    if user_server():
+        yield None
+        return
+    with _started({}, USUAL_PORT) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _started(extra: dict[str, str], port: int = 0) -> Iterator["_Server"]:
     with socket.socket() as listener:  # handed to the server: no other process can take the port
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            listener.bind(("127.0.0.1", 0))
         listener.listen(64)
-        server = _Server(listener)
+        server = _Server(listener, extra)
     os.environ["PREFECT_API_URL"] = f"{server.url}/api"
     try:
         yield server
@@ -74,7 +96,7 @@ def local_server() -> Iterator["_Server | None"]:
 class _Server:
     """The child process; `wait` until it answers."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, extra: dict[str, str]) -> None:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flows.server", str(listener.fileno())],
@@ -82,7 +104,7 @@ class _Server:
             stdout=subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the run, which still has to tell the server how it ended
-            env=os.environ | ALONE,
+            env=os.environ | extra,
         )
 
     def wait(self) -> None:
