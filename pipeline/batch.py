@@ -37,7 +37,7 @@ from pipeline.sweep import (
     tasks_of,
 )
 
-__all__ = ["Batch", "Part", "lay_out", "train_batch"]
+__all__ = ["Batch", "Part", "bundles", "lay_out", "parts_of", "train_batch"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,10 @@ class Refit:
 
 def train_batch(session: Session, step: Step) -> dict[str, Any]:
     """All stages of a batch; `step(name, stage, *args)` is how a scheduler wraps each."""
+    from pipeline.plan import forecast
+
     batch = step("ingest", lay_out, session)
+    session.forecast = forecast(session, batch.parts)
     counts = step("solve", solve_batch, session, batch)
     entries = step("score", score_batch, session, batch)
     refit = step("refit", refit_best, session, batch, entries[0]) if _sweep(session.exp).refit else None
@@ -108,11 +111,12 @@ def lay_out(session: Session) -> Batch:
     for alike in data_groups(points):
         data = experiment.ingest(_as(session, alike[0].exp))
         with session.clock("ingest"):
-            parts += _parts_of(session, data, alike)
+            parts += parts_of(session, data, alike)
     return Batch(tuple(points), tuple(parts))
 
 
-def _parts_of(session: Session, data: Ingested, points: Sequence[Point]) -> list[Part]:
+def parts_of(session: Session, data: Ingested, points: Sequence[Point]) -> list[Part]:
+    """Kernels and problems of the points that train on one dataset."""
     dataset = datasets.open_dataset(data.path)
     folds = folds_of(session.exp, dataset)
     return [
@@ -174,20 +178,19 @@ Waiting = tuple[Part, list[Chain]]
 
 def _with_grams(session: Session, waiting: Sequence[Waiting]) -> Iterator[tuple[Part, list[Chain], Gram | None]]:
     """Yield each part when its K is there; the kernels after it are computed meanwhile."""
-    bundles = list(_bundles(session.exp, waiting))
     with _Ahead(session) as ahead:
-        future = ahead.submit(bundles[0]) if bundles else None
-        for position, bundle in enumerate(bundles):
-            assert future is not None
+        following = iter(bundles(session.exp, waiting))
+        coming = ahead.submit(next(following, None))
+        while coming is not None:
+            bundle, future = coming
             with session.clock("kernel"):
                 grams = future.result()
-            following = bundles[position + 1] if position + 1 < len(bundles) else None
-            future = ahead.submit(following) if following else None
+            coming = ahead.submit(next(following, None))
             for (part, todo), gram in zip(bundle, grams, strict=True):
                 yield part, todo, gram
 
 
-def _bundles(exp: Experiment, waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
+def bundles(exp: Experiment, waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
     """Parts whose K come from the same inner products, as many at once as the budgets hold twice."""
     for alike in grouped(waiting, lambda item: (item[0].data.path, item[0].plan.dtype, item[0].plan.plan)):
         part = alike[0][0]
@@ -219,13 +222,15 @@ class _Ahead:
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, bundle: Sequence[Waiting]) -> "Future[list[Gram | None]] | _Later":
+    def submit(self, bundle: list[Waiting] | None) -> "tuple[list[Waiting], Future[list[Gram | None]] | _Later] | None":
         """Start, or at least remember, what `result()` will give."""
+        if bundle is None:
+            return None
         if self.session.exp.cluster.kind == "inline" or bundle[0][0].plan.gram is None:
-            return _Later(lambda: self._grams(bundle))
+            return bundle, _Later(lambda: self._grams(bundle))
         _ = self.session.workers.n  # opened by the main thread, which handles signals
         self.pool = self.pool or ThreadPoolExecutor(1, thread_name_prefix="kernels")
-        return self.pool.submit(self._grams, bundle)
+        return bundle, self.pool.submit(self._grams, bundle)
 
     def _grams(self, bundle: Sequence[Waiting]) -> list[Gram | None]:
         first = bundle[0][0]
@@ -335,6 +340,7 @@ def _record(
         "points": records,
         "best": records[0],
         "scored_on": _scored_on(session.exp, data),
+        "plan": session.forecast,
         "blocks": {"total": counts.blocks, "reused": counts.blocks_reused},
         "problems": {"total": counts.problems, "reused": counts.problems_reused},
     } | ({"kernel": refit.plan.kernel} if refit else {})

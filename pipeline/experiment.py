@@ -126,6 +126,7 @@ class Session:
     workers: Workers
     clock: metrics.Clock
     progress: Progress = silent
+    forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def root(self) -> Path:
@@ -370,7 +371,7 @@ def record_of(
         "peak_memory_bytes": metrics.peak_memory_bytes(),
         "per_class": entries,
         "kernel": plan.kernel,
-        "plan": {"kernel": plan.plan, "dtype": plan.dtype, "n_merged": data.n_merged},
+        "plan": {"kernel": plan.plan, "dtype": plan.dtype, "n_merged": data.n_merged} | session.forecast,
         "blocks": {"total": plan.n_blocks, "reused": plan.n_reused},
         "problems": {"total": len(solved.tasks), "reused": solved.n_reused},
     }
@@ -398,10 +399,20 @@ def train(session: Session, step: Step = _plainly) -> dict[str, Any]:
 
         return train_batch(session, step)
     data = step("ingest", ingest, session)
+    session.forecast = _forecast(session, data)
     plan = step("kernel", kernel, session, data)
     solved = step("solve", solve, session, data, plan)
     scored = step("score", score, session, data, plan, solved)
     return step("publish", publish, session, data, plan, solved, scored)
+
+
+def _forecast(session: Session, data: Ingested) -> dict[str, Any]:
+    """What the run will take; MemoryLimit, before any work, if it cannot fit."""
+    from pipeline.batch import parts_of
+    from pipeline.plan import forecast
+    from pipeline.sweep import expand
+
+    return forecast(session, parts_of(session, data, expand(session.exp)))
 
 
 def execute(
