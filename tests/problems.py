@@ -14,7 +14,7 @@ FIVE = np.array([[0.0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]])
 FIVE_LABELS = np.array([-1.0, 1, -1, -1, 1])
 
 SOLVERS = {name: Solver.create(name) for name in Solver.names()}
-TIGHT = {"smo-simplified": {"max_passes": 50}, "gd": {"max_iter": 20_000}, "sgd": {"max_iter": 2000}}
+TIGHT = {"smo-simplified": {"max_passes": 50}, "gd": {"max_iter": 6000}, "sgd": {"max_iter": 2000}}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ refreshed in float64 by `certificate.evaluate` over all rows, says so, and other
 
 import dataclasses
 import numbers
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -118,9 +119,13 @@ class Solver(Plugin, ABC):
             return Status.MAX_ITER
         return monitor.paced(n_iter, gap)
 
+    def steps_left(self, n_iter: int) -> int:
+        """How many more steps `max_iter` allows after `n_iter`."""
+        return sys.maxsize if self.max_iter < 0 else max(0, self.max_iter - n_iter)
+
     @property
     def column_dtype(self) -> type:
-        """float32 columns, or float64 when tol asks for more than float32 can tell, or when the rows are what counts."""
+        """float32 columns, or float64 where tol asks for more than float32 can tell or the rows are what counts."""
         return np.float64 if self.tol < 1e-4 or self.solves.linear_only else np.float32
 
     def admits(self, loss: Loss, bias: Bias, kernel: Any = None, hard_margin: bool = False) -> None:

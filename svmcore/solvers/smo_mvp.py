@@ -36,10 +36,10 @@ class MVPSMO(Solver):
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         state, n_iter = PairState(problem, alpha, gradient), 0
         while True:
-            i, j, gap = state.extremes()
-            status = self.ends(gap, n_iter, monitor) or state.infeasible(n_iter)
+            status = self.ends(state.kkt_gap(), n_iter, monitor) or state.infeasible()
             if status is not None:
                 return Outcome(status, n_iter, alpha)
-            if state.step(i, j) == 0.0:
+            steps = state.maximal_steps(self.tol, self.steps_left(n_iter))
+            n_iter += steps
+            if steps == 0:
                 return Outcome(state.infeasible() or Status.STALLED, n_iter, alpha)
-            n_iter += 1

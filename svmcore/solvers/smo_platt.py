@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from svmcore._numba import njit
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.problem import Bias, Problem
 from svmcore.solution import Status
-from svmcore.solvers._pairs import PairState, next_violator
+from svmcore.solvers._pairs import PairState
 from svmcore.solvers.base import Outcome, Solver, Solves
 
 __all__ = ["PlattSMO"]
@@ -45,32 +44,11 @@ class PlattSMO(Solver):
 
     def _sweep(self, state: PairState, n_iter: int, examine_all: bool, monitor: Monitor) -> tuple[int, Status | None]:
         """Pass over the rows in order; returns the steps taken and why the solve ends, if it does."""
-        gap, changed, tau = state.kkt_gap(), 0, 0.5 * self.tol
-        i = next_violator(state, 0, tau, examine_all)
+        gap, changed, i = state.kkt_gap(), 0, 0
         while i < state.problem.n:
-            j = farthest(state, i)
-            if j >= 0:
-                changed += state.step(i, j) != 0.0
-            status = self.ends(gap, n_iter + changed, monitor) or state.infeasible(n_iter + changed)
+            steps, i = state.sweep_steps(i, 0.5 * self.tol, examine_all, self.steps_left(n_iter + changed))
+            changed += steps
+            status = self.ends(gap, n_iter + changed, monitor) or state.infeasible()
             if status is not None:
                 return changed, status
-            i = next_violator(state, i + 1, tau, examine_all)
         return changed, None
-
-
-def farthest(state: PairState, i: int) -> int:
-    """Row with the largest abs(E_i - E_j) that can move with the violator i, or -1; the threshold cancels."""
-    p = state.problem
-    return int(_farthest(i, state.f[i] + state.threshold < 0.0, state.f, p.y, state.alpha, p.upper))
-
-
-@njit
-def _farthest(i, grows, f, y, alpha, upper):  # type: ignore[no-untyped-def]
-    best, largest = -1, 0.0
-    for j in range(len(f)):
-        distance = f[j] - f[i] if grows else f[i] - f[j]
-        if distance > largest:
-            can_move = alpha[j] < upper[j] if (y[j] < 0) == grows else alpha[j] > 0.0
-            if can_move:
-                best, largest = j, distance
-    return best
