@@ -227,7 +227,18 @@ def _table(listing: dict[str, Any]) -> str:
 
 
 def _plan_text(record: dict[str, Any]) -> str:
-    return "\n".join(f"{key:<24} {value}" for key, value in record.items())
+    from pipeline.formats import seconds, size
+
+    lines = []
+    for key, value in record.items():
+        if isinstance(value, dict):
+            text = ", ".join(f"{name} {seconds(part)}" for name, part in value.items())
+        elif key.endswith("_bytes"):
+            text = size(value)
+        else:
+            text = f"{value:,}" if isinstance(value, int) else str(value)
+        lines.append(f"{key.removesuffix('_bytes').replace('_', ' '):<24} {text}")
+    return "\n".join(lines)
 
 
 # --- errors to exit codes -------------------------------------------------------------------------------------------
