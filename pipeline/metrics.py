@@ -103,6 +103,7 @@ def class_entry(label: Any, result: ProblemResult) -> dict[str, Any]:
         "infeasibility": certificate["infeasibility"],
         "bias": result.bias,
         "margin": 1.0 / math.sqrt(result.norm2) if result.norm2 > 0 else None,
+        "slack": result.slack,
         "seconds": result.seconds,
     }
 

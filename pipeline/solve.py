@@ -55,7 +55,7 @@ __all__ = [
     "stored_decision",
 ]
 
-FORMAT = 1
+FORMAT = 2
 FINISHED = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE)
 
 
@@ -118,7 +118,8 @@ class ProblemTask:
 class ProblemResult:
     """The answer to one task.
 
-    `support` are merged training rows with their `alpha`, the counts are of original rows, `norm2` is ||w||^2.
+    `support` are merged training rows with their `alpha`, the counts are of original rows, `norm2` is ||w||^2,
+    `slack` the sum of max(0, 1 - y f(x)) over the original rows trained on.
     """
 
     fingerprint: str
@@ -131,6 +132,7 @@ class ProblemResult:
     n_bounded: int
     seconds: float
     norm2: float
+    slack: float
     certificate: dict[str, float | None]
     history: list[list[float]]
     reused: bool = False
@@ -270,6 +272,7 @@ def store_result(task: ProblemTask, problem: Problem, solution: Solution) -> Pro
         "n_bounded": int(counts[bounded].sum()),
         "seconds": history[-1][0] if history else 0.0,
         "norm2": _norm2(problem, solution),
+        "slack": _slack(problem, solution, counts),
         "certificate": _numbers(solution.certificate),
         "history": history,
     }
@@ -282,6 +285,12 @@ def store_result(task: ProblemTask, problem: Problem, solution: Solution) -> Pro
     record |= {"sha256": hashlib.sha256(data).hexdigest(), "task": dataclasses.asdict(task)}
     write_atomic(task.folder / "result.json", json.dumps(record).encode())
     return _result(task.fingerprint, record, arrays)
+
+
+def _slack(problem: Problem, solution: Solution, counts: Any) -> float:
+    """Sum of max(0, 1 - y f(x)) over the original rows trained on."""
+    trained = np.where(problem.upper > 0, counts, 0.0)
+    return float(trained @ np.maximum(0.0, 1.0 - problem.y * solution.decision))
 
 
 def _norm2(problem: Problem, solution: Solution) -> float:

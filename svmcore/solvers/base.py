@@ -53,6 +53,8 @@ class Solves:
         Whether it can begin from a given alpha.
     psd_only
         Whether the kernel must be positive semi-definite.
+    float32
+        Whether float32 columns of K will do where tol allows it; at a large C their rounding shows in the objective.
     """
 
     losses: tuple[type[Loss], ...] = (Hinge, SquaredHinge)
@@ -63,6 +65,7 @@ class Solves:
     bounds: bool = True
     warm_starts: bool = True
     psd_only: bool = False
+    float32: bool = True
 
 
 @dataclasses.dataclass(eq=False)
@@ -125,8 +128,8 @@ class Solver(Plugin, ABC):
 
     @property
     def column_dtype(self) -> type:
-        """float32 columns, or float64 where tol asks for more than float32 can tell or the rows are what counts."""
-        return np.float64 if self.tol < 1e-4 or self.solves.linear_only else np.float32
+        """float32 columns, or float64 where tol asks for more than float32 can tell, or the solver always does."""
+        return np.float32 if self.solves.float32 and self.tol >= 1e-4 else np.float64
 
     def admits(self, loss: Loss, bias: Bias, kernel: Any = None, hard_margin: bool = False) -> None:
         """Raise Unsupported, naming the solvers that would work, unless this one solves such problems."""

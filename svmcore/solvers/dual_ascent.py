@@ -36,7 +36,7 @@ class DualAscent(Solver):
     """
 
     name: ClassVar[str] = "dual-ascent"
-    solves: ClassVar[Solves] = Solves(biases=(Bias.PENALISED, Bias.NONE))
+    solves: ClassVar[Solves] = Solves(biases=(Bias.PENALISED, Bias.NONE), float32=False)
     shuffle: bool = True
     seed: int = 0
 

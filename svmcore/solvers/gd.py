@@ -39,6 +39,7 @@ class GradientDescent(Solver):
         hard_margin=False,
         certifies=False,
         warm_starts=False,
+        float32=False,
     )
     max_iter: int = 10_000
 

@@ -37,6 +37,7 @@ class Perceptron(Solver):
         certifies=False,
         bounds=False,
         warm_starts=False,
+        float32=False,
     )
     max_iter: int = 1000
 

@@ -52,9 +52,9 @@ class Iterate:
 class PrimalNewton(Solver):
     """Newton directions on the primal, each followed to the lowest point of its ray.
 
-    At the optimum alpha = y beta = 2 C max(0, 1 - y f) exactly, which is the feasible dual point of the certificate.
-    One step costs the Cholesky factor of the rows inside the margin, all of them in the first: n = 10,000 takes about
-    a minute. `max_iter` counts Newton steps.
+    K is float64: rounded to float32 it can be indefinite. At the optimum alpha = y beta = 2 C max(0, 1 - y f) exactly,
+    which is the feasible dual point of the certificate. One step costs the Cholesky factor of the
+    rows inside the margin, all of them in the first: n = 10,000 takes about a minute. `max_iter` counts Newton steps.
 
     References
     ----------
@@ -63,12 +63,7 @@ class PrimalNewton(Solver):
     """
 
     name: ClassVar[str] = "primal-newton"
-    solves: ClassVar[Solves] = Solves(losses=(SquaredHinge,), hard_margin=False, psd_only=True)
-
-    @property
-    def column_dtype(self) -> type:
-        """float64: rounding K to float32 can leave it indefinite."""
-        return np.float64
+    solves: ClassVar[Solves] = Solves(losses=(SquaredHinge,), hard_margin=False, psd_only=True, float32=False)
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         system, n_iter = _system(self.name, problem), 0

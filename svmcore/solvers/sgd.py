@@ -42,6 +42,7 @@ class SGD(Solver):
         hard_margin=False,
         certifies=False,
         warm_starts=False,
+        float32=False,
     )
     max_iter: int = 1000
     seed: int = 0

@@ -31,7 +31,7 @@ class MVPSMO(Solver):
     """
 
     name: ClassVar[str] = "smo-mvp"
-    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,))
+    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,), float32=False)
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         state, n_iter = PairState(problem, alpha, gradient), 0

@@ -30,7 +30,7 @@ class PlattSMO(Solver):
     """
 
     name: ClassVar[str] = "smo-platt"
-    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,))
+    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,), float32=False)
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         state, n_iter, examine_all = PairState(problem, alpha, gradient), 0, True

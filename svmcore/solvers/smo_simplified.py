@@ -31,7 +31,7 @@ class SimplifiedSMO(Solver):
     """
 
     name: ClassVar[str] = "smo-simplified"
-    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,), hard_margin=False, certifies=False)
+    solves: ClassVar[Solves] = Solves(biases=(Bias.FREE,), hard_margin=False, certifies=False, float32=False)
     max_passes: int = 5
     min_change: float = 1e-5
     seed: int = 0
