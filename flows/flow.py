@@ -16,7 +16,7 @@ from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.events.worker import EventsWorker
-from prefect.exceptions import CancelledRun
+from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Cancelled
@@ -78,7 +78,7 @@ def _train(config: Any, overrides: Any, store: str | None) -> Any:
     try:
         exp = load_experiment(config, tuple(overrides))
         record = execute(exp, store, _progress.get(), step=_as_task, started=_started.get())
-    except (KeyboardInterrupt, SystemExit) as error:  # Prefect would take it for a crash
+    except (KeyboardInterrupt, SystemExit, TerminationSignal) as error:  # Prefect would take it for a crash
         _stopped.set(error)
         return Cancelled(message="stopped by a signal; what is finished is kept, the next run goes on from there")
     except Exception as error:
