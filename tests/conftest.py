@@ -33,3 +33,12 @@ def rows_run(rows_config, tmp_path_factory):
     from pipeline import run
 
     return run(rows_config, store=tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="session")
+def noise_npz(tmp_path_factory):
+    """1,000 rows with labels drawn by lot: at a large C and a tiny tol no solver is done with them for minutes."""
+    rng = np.random.default_rng(0)
+    path = tmp_path_factory.mktemp("noise") / "noise.npz"
+    np.savez(path, X=rng.normal(size=(1000, 10)), y=rng.integers(0, 2, 1000))
+    return path

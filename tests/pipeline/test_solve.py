@@ -39,27 +39,32 @@ def rows(tmp_path_factory):
     return path, X, y
 
 
-@pytest.fixture(scope="module")
-def task(rows, tmp_path_factory):
-    """Class 1 against the rest on a finished Gram."""
-    root = tmp_path_factory.mktemp("cache")
-    data = ingest(load_experiment({"data": {"source": str(rows[0])}}), root)
+def a_task(path, root, target, **changes):
+    """One class against the rest on a finished Gram."""
+    data = ingest(load_experiment({"data": {"source": str(path)}}), root)
     kernel = Kernel.create({"name": "rbf", "gamma": GAMMA})
     gram = compute_gram(data, kernel, np.float64, root, InlineWorkers())
-    return ProblemTask(
+    task = ProblemTask(
         root=str(root),
         dataset=str(data.path),
         gram=str(gram.path),
         data=data.fingerprint,
         kernel_id=gram.fingerprint,
         multiclass="ovr",
-        target=1,
+        target=target,
         C=C,
         class_weight=None,
         loss="hinge",
         bias="free",
         solver={"name": "smo", "tol": 1e-6},
     )
+    return dataclasses.replace(task, **changes)
+
+
+@pytest.fixture(scope="module")
+def task(rows, tmp_path_factory):
+    """Class 1 of `rows` against the rest."""
+    return a_task(rows[0], tmp_path_factory.mktemp("cache"), 1)
 
 
 def elsewhere(task, tmp_path, **changes):
@@ -208,9 +213,9 @@ def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp
     assert not (tmp_path / "live").exists()
 
 
-def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, tmp_path):
-    endless = {"name": "smo", "tol": 1e-14}
-    tasks = [elsewhere(task, tmp_path, target=1), elsewhere(task, tmp_path, C=1e9, solver=endless)]
+def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, noise_npz, tmp_path):
+    endless = a_task(noise_npz, tmp_path, 0, C=1e6, solver={"name": "smo", "tol": 1e-13})
+    tasks = [elsewhere(task, tmp_path), endless]
 
     def interrupt(stage, done, total, status, **info):
         if threading.current_thread() is threading.main_thread() and done == 1:
