@@ -237,7 +237,7 @@ def _plan_text(record: dict[str, Any]) -> str:
             text = size(value)
         else:
             text = f"{value:,}" if isinstance(value, int) else str(value)
-        lines.append(f"{key.removesuffix('_bytes').replace('_', ' '):<24} {text}")
+        lines.append(f"{key.replace('_', ' '):<24} {text}")
     return "\n".join(lines)
 
 

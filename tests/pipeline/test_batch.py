@@ -4,6 +4,9 @@ import csv
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -279,6 +282,21 @@ def test_results__after_a_failure_on_the_way(config, finished, tmp_path, monkeyp
     assert found["problems"]["reused"] == len(solved) > 0
     assert results(found) == results(finished[0])
     assert [file for file in tmp_path.rglob("*") if ".drafts" in file.parts or "live" in file.parts] == []
+
+
+def test_results__after_a_kill_on_the_way(config, finished, tmp_path):
+    script = "import json, sys; from pipeline import run; run(json.loads(sys.argv[1]), store=sys.argv[2])"
+    with subprocess.Popen([sys.executable, "-c", script, json.dumps(config), str(tmp_path)]) as process:
+        while len(list(tmp_path.glob(".cache/problems/*/result.json"))) < 40:
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.kill()
+    kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob(".cache/problems/*/result.json")}
+    assert len(kept) < 180
+    found = run(config, store=tmp_path)
+    assert found["problems"]["reused"] == len(kept)
+    assert all(file.stat().st_mtime_ns == before for file, before in kept.items())
+    assert results(found) == results(finished[0])
 
 
 def test_results__columns_on_demand_give_the_same_scores(config, finished, tmp_path):
