@@ -49,6 +49,10 @@ except ImportError:  # scikit-learn < 1.9
 
 __all__ = ["SVC"]
 
+OLD_PROBABILITY = (
+    "The `probability` parameter was deprecated in 1.9 and will be removed in version 1.11. "
+    "Use `CalibratedClassifierCV(SVC(), ensemble=False)` instead of `SVC(probability=True)`"
+)
 DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed in 1.11."
 
 
@@ -178,7 +182,8 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to rows `X` (n, p), labels `y` (n,) and weights (n,); Ctrl-C ends it early with a certified model."""
-        self._warn_of_probability()
+        if self.probability != "deprecated":
+            warnings.warn(OLD_PROBABILITY, FutureWarning, stacklevel=3)
         X, y, weights = self._validated(X, y, sample_weight)
         start = self._start(len(y)) if self.warm_start else None
         codes = self._encode(y, weights)
@@ -329,15 +334,6 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.history_ = tuple(solution.history for solution in training.solutions)
         self.fit_status_ = int(any(status is not Status.CONVERGED for status in self.status_))
         self._probA, self._probB = training.sigmoids.T
-
-    def _warn_of_probability(self) -> None:
-        if self.probability != "deprecated":
-            warnings.warn(
-                "The `probability` parameter was deprecated in 1.9 and will be removed in version 1.11. "
-                "Use `CalibratedClassifierCV(SVC(), ensemble=False)` instead of `SVC(probability=True)`",
-                FutureWarning,
-                stacklevel=4,
-            )
 
     def _warn_of_status(self, interrupted: bool) -> None:
         if not self.fit_status_:

@@ -34,6 +34,7 @@ from svmcore.solvers import SMO, Solver
 __all__ = ["Control", "Recipe", "Training", "merge_precomputed", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
+THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 NOTHING = 1e-13  # a coefficient this far below the largest is what rounding left of 0
 
@@ -296,7 +297,8 @@ class _Work:
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
-        if jobs > 1 and isinstance(self.source, ResidentGram):
+        rows = np.mean([np.count_nonzero(goal.y) for goal in self.goals])
+        if jobs > 1 and rows >= THREADED_ROWS and isinstance(self.source, ResidentGram):
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
                 list(pool.map(self._solve_one, range(len(self.goals))))
         else:
