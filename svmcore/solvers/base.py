@@ -191,7 +191,7 @@ class Solver(Plugin, ABC):
             self._warn(outcome, evaluation)
         monitor.finish(outcome.n_iter, evaluation.certificate.kkt_gap)
         return Solution(
-            alpha=outcome.alpha,
+            alpha=outcome.alpha + 0.0,  # no negative zeros
             bias=evaluation.bias,
             status=outcome.status,
             n_iter=outcome.n_iter,
