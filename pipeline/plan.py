@@ -26,12 +26,14 @@ from pipeline.strips import partition
 from pipeline.sweep import data_groups, expand, n_targets
 from svmcore._threads import n_threads
 from svmcore.errors import MemoryLimit
+from svmcore.solvers.smo import SMO
 
 __all__ = ["forecast", "plan_of"]
 
 BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
 PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as processes
+STAGES = ("start", "kernel", "solve", "score")
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 
 
@@ -94,7 +96,7 @@ def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
         "kernel_bytes": max(kernel_bytes(part) for part in parts),
         "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + n_problems * 16_384,
         "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
-        "memory_bytes": BASE_BYTES + max(held),
+        "memory_bytes": BASE_BYTES + max(held) + 2 * n_threads() * max(map(_square_bytes, parts)),
     }
 
 
@@ -109,6 +111,11 @@ def _row_bytes(part: Part) -> int:
         sample = dataset.X(0, min(1000, dataset.n_merged))
         return int(sample.nnz / sample.shape[0] * dataset.n_merged * (itemsize + 4))
     return int(dataset.n_merged * dataset.n_features * itemsize)
+
+
+def _square_bytes(part: Part) -> int:
+    """The largest square of a working set; a thread has one and keeps the one before."""
+    return int(min(SMO.working_set, part.data.n_merged) ** 2 * np.dtype(part.plan.dtype).itemsize)
 
 
 def _strip_bytes(bundle: Sequence[Part]) -> int:
@@ -171,7 +178,7 @@ def _check_disk(root: Path, parts: Sequence[Part]) -> None:
 
 # --- seconds --------------------------------------------------------------------------------------------------------
 def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
-    """Of the work that is left, by stage; kernel and solve are shared out among workers."""
+    """Of the work that is left, by stage, on a machine as busy as now; kernel and solve are shared among workers."""
     open_ = [[chain for chain in part.chains if not finished(chain)] for part in parts]
     threads = max(1, min(exp.cluster.workers or n_threads(), n_threads()))
     tried = {int(k) for k in np.linspace(0, len(parts) - 1, min(len(parts), SAMPLED)).round()}
@@ -186,7 +193,8 @@ def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
     start = PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0
-    stages = {"start": start, "kernel": kernel, "solve": solve, "score": score}
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
     return {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()}
 
 
@@ -207,7 +215,7 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
         return {"kernel": 0.0, "solve": solve, "score": 0.0, "problem": problem}
     return {
         "problem": problem,
-        "kernel": (0.5 * n * n * entry + n * n * itemsize * rate.touch) / threads,
+        "kernel": n * n * itemsize * rate.touch + 0.5 * n * n * (entry + rate.strip) / threads,
         "solve": len(chains) * each / min(threads, len(chains)),
         "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * entry,
     }

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline import strips
+from pipeline.warm import warm_up
 from svmcore.columns import Lookup, ResidentGram, matvec
 from svmcore.monitor import Monitor
 from svmcore.problem import Problem
@@ -24,9 +26,10 @@ from svmcore.solvers import Solver
 
 __all__ = ["Rates", "rates"]
 
-FORMAT = 1
+FORMAT = 2
 VALID_SECONDS = 24 * 3600.0
 COLUMNS, ROWS = 512, 12_000  # 25 MB: more than a second-level cache; too few rows for a second thread
+STRIP, SIDE = 512, 2048
 SIZES = (300, 900)  # working sets of the two iteration rates
 
 
@@ -41,13 +44,16 @@ class Rates:
     step, step_entry
         One SMO step: fixed, and for each row of the working set.
     touch
-        Writing one byte to a page of a file that is new.
+        One byte of a file that is new: its pages.
+    strip
+        One entry of a strip of K, beyond computing it: written twice, with checksums.
     """
 
     entry: float
     step: float
     step_entry: float
     touch: float
+    strip: float
 
 
 def rates() -> Rates:
@@ -73,9 +79,10 @@ def _path() -> Path:
 
 
 def measure() -> Rates:
-    """Measure now."""
+    """Measure now, compiled code loaded before."""
+    warm_up()
     step, step_entry = _steps()
-    return Rates(_entry(), step, step_entry, _touch())
+    return Rates(_entry(), step, step_entry, *_files())
 
 
 def _entry() -> float:
@@ -111,14 +118,29 @@ def _steps() -> tuple[float, float]:
     return max(each[0] - slope * SIZES[0], 1e-7), slope
 
 
-def _touch() -> float:
-    """New pages of a file, as a mapped K has."""
-    n_bytes = 16 << 20
-    with tempfile.TemporaryFile() as file:
-        file.truncate(n_bytes)
-        started = time.perf_counter()
-        np.memmap(file, np.uint8, "r+", shape=(n_bytes,))[:] = 1
-        return (time.perf_counter() - started) / n_bytes
+def _files() -> tuple[float, float]:
+    """A small K written to a new file as workers do: its pages, and each entry of its strips."""
+    block = np.ones((STRIP, SIDE), np.float32)
+    with tempfile.TemporaryDirectory(prefix="marginflow-rates-") as folder:
+        values = Path(folder) / "c" / "0" / "0"
+        values.parent.mkdir(parents=True)
+        with values.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 4 * SIDE**2)
+        task = strips.StripTask("", SIDE, "float32", (), (folder,), 0, strips.host_id())
+        touch = _least(lambda: strips._mapped(folder, SIDE, "float32", "r+"), 1)
+        seconds = entries = 0.0
+        for start in range(0, SIDE, STRIP):
+            strip = block[:, start:]
+            seconds += _least(functools.partial(_write, task, folder, start, strip), 1)
+            entries += strip.size
+        strips._mapping.cache_clear()
+    return touch / (4 * SIDE**2), seconds / entries
+
+
+def _write(task: strips.StripTask, folder: str, start: int, strip: Any) -> None:
+    strips._finish(strip, np.ones(STRIP, np.float32))
+    strips._write_mapped(task, folder, start, strip)
+    strips._checksums(strip, strip[:, STRIP:], start, start + STRIP)
 
 
 def _least(work: Callable[[], object], times: int) -> float:
