@@ -31,6 +31,7 @@ from pipeline.progress import Progress, silent
 from pipeline.readers import check_sources
 from pipeline.report import write_report
 from pipeline.solve import ProblemTask, read_result, solve_problems, stored_decision
+from pipeline.store import told_when_full
 from pipeline.warm import warm_up
 from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns
 from svmcore.errors import InputError
@@ -140,7 +141,7 @@ def open_session(
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock = metrics.Clock(started)
-    with contextlib.ExitStack() as stack:
+    with told_when_full(store.cache), contextlib.ExitStack() as stack:
 
         def opened() -> Workers:
             with clock("start"):

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -24,9 +25,25 @@ from typing import Any
 from pipeline.config_values import expand, is_url
 from svmcore.errors import InputError
 
-__all__ = ["LocalStore", "Store", "open_store", "owned_name", "run_id", "staging", "sweep", "write_atomic"]
+__all__ = [
+    "LocalStore",
+    "Store",
+    "StoreFull",
+    "open_store",
+    "owned_name",
+    "run_id",
+    "staging",
+    "sweep",
+    "told_when_full",
+    "write_atomic",
+]
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 STALE_SECONDS = 24 * 3600  # a draft of another host: nobody can ask its process, so it goes by age
+
+
+class StoreFull(OSError):
+    """No space is left for the work."""
 
 
 class Store(abc.ABC):
@@ -219,6 +236,21 @@ def open_store(url: str | Path) -> Store:
         store = LocalStore(place)
     store.check()
     return store
+
+
+@contextlib.contextmanager
+def told_when_full(folder: Path) -> Iterator[None]:
+    """Turn a failed write on a full disk, whoever met it, into a StoreFull that says where and what to do."""
+    try:
+        yield
+    except OSError as error:
+        short = re.search(r"\d+ requested and \d+ written", str(error))  # numpy gives no number of the error
+        if error.errno not in FULL and not short:
+            raise
+        raise StoreFull(
+            f"no space is left in {folder} ({error}); free some and run the same command again, "
+            "it goes on from what is finished"
+        ) from error
 
 
 def staging(url: str) -> Path:

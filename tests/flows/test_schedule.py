@@ -137,7 +137,9 @@ def test_schedule__a_run_waits_for_the_one_before_whose_cancellation_keeps_what_
     service.api(f"flow_runs/{endless}/set_state", state={"type": "CANCELLING"})
     cancelled = service.wait(endless, "CANCELLED", "FAILED", "CRASHED")
     completed = service.wait(waiting, "COMPLETED", "FAILED", "CRASHED")
-    assert (cancelled["state_type"], completed["state_type"]) == ("CANCELLED", "COMPLETED"), completed["state"]["message"]
+    assert (cancelled["state_type"], completed["state_type"]) == ("CANCELLED", "COMPLETED"), completed["state"][
+        "message"
+    ]
     ended, started = (datetime.fromisoformat(t) for t in (cancelled["end_time"], completed["start_time"]))
     assert ended <= started
     assert len(list((service.store / ".cache" / "gram").glob("*/zarr.json"))) == 2
