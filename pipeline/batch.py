@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline import dataset as datasets
 from pipeline import evaluation, experiment, metrics, scoring
+from pipeline.cache import discard
 from pipeline.chains import finished, solve_chains
 from pipeline.config import Experiment, Sweep
 from pipeline.experiment import Ingested, KernelPlan, Scored, Session, Solved, Step
@@ -53,6 +54,11 @@ class Part:
     def chains(self) -> list[Chain]:
         """Its distinct problems."""
         return as_chains(self.tasks.values())
+
+    @property
+    def kernel_bytes(self) -> int:
+        """Bytes of the whole K."""
+        return self.data.n_merged**2 * np.dtype(self.plan.dtype).itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,6 +155,7 @@ def solve_batch(session: Session, batch: Batch) -> Counts:
     done = total - sum(len(chain) for of_part in open_ for chain in of_part)
     counts = Counts(problems=total, problems_reused=done)
     waiting = [(part, of_part) for part, of_part in zip(batch.parts, open_, strict=True) if of_part]
+    crowded = sum(part.kernel_bytes for part, _ in waiting if part.plan.gram) > session.exp.cache.disk
     for part, todo, gram in _with_grams(session, waiting):
         with session.clock("solve"):
             steps = solve_chains(
@@ -159,6 +166,8 @@ def solve_batch(session: Session, batch: Batch) -> Counts:
                 total=total,
                 mirror=session.store,
             )
+        if gram is not None and crowded:  # the next kernels need the room
+            discard(session.root, gram.path)
         done += len(steps)
         reused = sum(step.reused for step in steps)
         counts += Counts(0, reused, gram.n_blocks if gram else 0, gram.n_reused if gram else 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.store import owned_name, sweep
 
-__all__ = ["evict"]
+__all__ = ["discard", "evict"]
 
 KINDS = ("data", "gram", "problems")
 IN_USE_SECONDS = 3600.0  # another run may be using what was touched this recently
@@ -34,6 +34,11 @@ def evict(root: Path, limit_bytes: int, in_use_seconds: float = IN_USE_SECONDS) 
         _remove(Path(name), gone)
         total, count = total - sizes[name], count + 1
     return count
+
+
+def discard(root: Path, entry: Path) -> None:
+    """Remove one entry below `root`, whoever uses it: what is mapped stays readable."""
+    _remove(entry, root / ".evicted")
 
 
 def _bytes(folder: Path) -> int:

@@ -82,18 +82,13 @@ def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------
-def kernel_bytes(part: Part) -> int:
-    """Bytes of a whole K."""
-    return part.data.n_merged**2 * np.dtype(part.plan.dtype).itemsize
-
-
 def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
-    on_disk = [kernel_bytes(part) for part in parts if part.plan.gram]
+    on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
     paths = {part.data.path for part in parts}
     n_problems = sum(len(chain) for part in parts for chain in part.chains)
-    held = [min(kernel_bytes(part), exp.cache.limit) + _row_bytes(part) for part in parts]
+    held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) for part in parts]
     return {
-        "kernel_bytes": max(kernel_bytes(part) for part in parts),
+        "kernel_bytes": max(part.kernel_bytes for part in parts),
         "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + n_problems * 16_384,
         "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
         "memory_bytes": BASE_BYTES + max(held) + 2 * n_threads() * max(map(_square_bytes, parts)),
@@ -161,12 +156,13 @@ def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, 
             f"the solver needs {size(found['memory_bytes'])} of memory, and this machine has {size(node)}; "
             "lower cache.limit, so that columns are computed on demand, or data.rows"
         )
-    _check_disk(root, parts)
+    _check_disk(root, parts, exp.cache.disk)
 
 
-def _check_disk(root: Path, parts: Sequence[Part]) -> None:
+def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
     there = next(folder for folder in (root, *root.parents) if folder.is_dir())
-    missing = sum(kernel_bytes(part) for part in parts if part.plan.gram and not Path(part.plan.gram).is_dir())
+    missing = sum(part.kernel_bytes for part in parts if part.plan.gram and not Path(part.plan.gram).is_dir())
+    missing = min(missing, max(budget, 2 * max(part.kernel_bytes for part in parts)))
     disk = os.statvfs(there)
     free = disk.f_bavail * disk.f_frsize
     if missing > free:

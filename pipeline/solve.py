@@ -99,8 +99,9 @@ class ProblemTask:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the answer depends on: everything but paths."""
-        return {k: v for k, v in dataclasses.asdict(self).items() if k not in ("root", "dataset", "gram")}
+        """What the answer depends on: everything but paths, and a time limit, which no finished answer met."""
+        facts = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("root", "dataset", "gram")}
+        return facts | {"solver": {k: v for k, v in self.solver.items() if k != "time_limit"}}
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -350,6 +350,22 @@ def test_kernels__of_one_dataset_come_from_one_pass_and_other_scales_from_anothe
     assert next(row for row in rows_of(found["run"]) if row["kernel"])["kernel.gamma"] == ""
 
 
+def test_kernels__beyond_the_disk_budget_leave_when_their_problems_are_solved(config, finished, tmp_path):
+    budget = ["sweep.grid={kernel.gamma: [0.01, 0.02, 0.08], C: [5.0]}", "cache.disk=3MiB"]  # two of three kernels
+    found = run(config, budget, store=tmp_path)
+    kept = [folder for folder in tmp_path.glob(".cache/gram/*")]
+    assert len(kept) <= 2
+    resident = {p["params"]["kernel.gamma"]: p["fold_scores"] for p in finished[0]["points"] if p["params"]["C"] == 5.0}
+    ours = {p["params"]["kernel.gamma"]: p["fold_scores"] for p in found["points"]}
+    assert {gamma: ours[gamma] for gamma in resident} == resident
+    assert run(config, budget, store=tmp_path)["problems"] == {"total": 100, "reused": 100}
+
+
+def test_points__a_time_limit_is_no_part_of_them(config, finished):
+    again = run(config, ["solver.time_limit=900"], store=finished[2])
+    assert again["problems"] == {"total": 190, "reused": 190}
+
+
 def test_refit__is_the_run_of_the_best_point_alone(config, finished, tmp_path):
     metrics = finished[0]
     best = metrics["best"]["params"]
