@@ -21,6 +21,7 @@ from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Cancelled
 
+from flows.server import end_with_service
 from pipeline.cluster import ClusterLost
 from pipeline.config import load_experiment
 from pipeline.experiment import execute
@@ -75,6 +76,7 @@ def _train(config: Any, overrides: Any, store: str | None) -> Any:
     served = _started.get() is None
     if served:
         _hush()
+        end_with_service()
     try:
         exp = load_experiment(config, tuple(overrides))
         record = execute(exp, store, _progress.get(), step=_as_task, started=_started.get())

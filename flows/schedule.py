@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.server import kept_server
+from flows.server import announce_service, kept_server
 from svmcore.errors import InputError
 
 __all__ = ["local_timezone", "serve"]
@@ -32,6 +32,7 @@ def serve(
     """
     parameters: dict[str, Any] = {"config": str(Path(config).absolute()), "overrides": list(overrides)}
     parameters["store"] = store if store is None or "://" in store else str(Path(store).absolute())
+    announce_service()
     with kept_server() as server:
         from prefect.flows import EntrypointType
         from prefect.runner import Runner

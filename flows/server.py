@@ -7,6 +7,7 @@ the user has set (PREFECT_API_URL, or the active profile) is used instead.
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,15 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["QUIET", "kept_server", "local_server", "quiet_environment", "user_server"]
+__all__ = [
+    "QUIET",
+    "announce_service",
+    "end_with_service",
+    "kept_server",
+    "local_server",
+    "quiet_environment",
+    "user_server",
+]
 
 QUIET = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -32,12 +41,35 @@ ALONE = {  # of the server that serves one run
 }
 START_SECONDS = 120.0
 USUAL_PORT = 4200
+SERVICE = "MARGINFLOW_SERVICE"
+GRACE_SECONDS = 30.0
 
 
 def quiet_environment() -> None:
     """Set what keeps Prefect offline and quiet, where the user has set nothing; before prefect is imported."""
     for key, value in QUIET.items():
         os.environ.setdefault(key, value)
+
+
+def announce_service() -> None:
+    """Let the processes of runs know that they are this one's."""
+    os.environ[SERVICE] = str(os.getpid())
+
+
+def end_with_service() -> None:
+    """Stop this run, as by a SIGTERM, when the service that started it has gone without a word (`kill -9`)."""
+    service = int(os.environ.get(SERVICE, 0))
+    if os.getppid() != service:  # a worker of a pool: its runs may outlive it
+        return
+
+    def watch() -> None:
+        while os.getppid() == service:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_SECONDS)
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def user_server() -> bool:

@@ -177,3 +177,19 @@ def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(servi
     with sqlite3.connect(service.home / "prefect" / "prefect.db") as database:
         states = dict(database.execute("select id, state_type from flow_run"))
     assert states[str(run)] in ("CANCELLED", "CANCELLING")
+
+
+@pytest.mark.full
+def test_schedule__killed_takes_its_run_along(tmp_path, rows_config):
+    killed = Service(tmp_path, "0 0 1 1 *", rows_config | ENDLESS)
+    try:
+        killed.ready()
+        killed.trigger()
+        killed.until("solve", "RUNNING")
+        ours = psutil.Process(killed.process.pid).children(recursive=True)
+        killed.process.kill()
+        killed.process.wait()
+        assert not psutil.wait_procs(ours, timeout=60)[1]
+        assert not any((killed.store / ".drafts").glob("*"))
+    finally:
+        killed.close()
