@@ -24,6 +24,8 @@ __all__ = ["SMO", "MemoryState", "WorkingSet", "WorkingSetState"]
 
 NEST = 4096  # rows from which a nested start pays
 PADDING = 16
+WHOLE = 1024  # rows up to which a problem in memory is one working set
+STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: their rounding moves the true gap by up to about a quarter of tol
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 HULL_DISTANCE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # relative, see `_not_separable`
@@ -128,6 +130,8 @@ def _largest(idx: Floats, values: Floats, count: int) -> Floats:
 class WorkingSet:
     """The rows of a working set in fixed places of one square of K, so that only newcomers are gathered."""
 
+    precision = 0.1  # of the KKT gap on all rows, to which a round solves: more would be wasted on a part
+
     def __init__(self, state: MemoryState, capacity: int, dtype: np.dtype) -> None:
         problem = state.problem
         self.state, self.capacity = state, capacity
@@ -144,13 +148,18 @@ class WorkingSet:
         problem = self.state.problem
         squares().keep(problem.columns, problem.shift, self.members, self.square, self.memory)
 
+    def advance(self, newcomers: int) -> None:
+        """Admit about so many of the worst violators outside; at least half of a full set stays."""
+        count = min(max(newcomers, len(self.members) // 4), 4 * newcomers, max(2, self.capacity // 2))
+        self.admit(self.state.candidates(count, self.outside))
+
     def admit(self, newcomers: Floats) -> None:
         """Add rows; where the set is full they take the places of the least important members."""
         q = len(self.members)
         fresh = np.arange(q, min(q + len(newcomers), self.capacity))
         worth = self.state.importance(self.members)
         surplus = len(newcomers) - len(fresh)
-        leaving = np.argpartition(worth, surplus)[:surplus] if surplus else np.empty(0, dtype=np.int64)
+        leaving = np.argpartition(worth, surplus - 1)[:surplus] if surplus else np.empty(0, dtype=np.int64)
         places = np.concatenate([fresh, leaving])
         self.outside[self.members[leaving]] = True
         self.outside[newcomers] = False
@@ -160,7 +169,7 @@ class WorkingSet:
 
     def _gather(self, places: Floats, newcomers: Floats) -> None:
         q = len(self.members)
-        if len(newcomers) == q:  # all are new, in order: the square is the strip
+        if np.array_equal(newcomers, self.members):  # all are new, in order: the square is the strip
             self._strip(newcomers, self.square[:q, :q])
             return
         strip = np.empty((len(newcomers), q), self.square.dtype)
@@ -174,6 +183,22 @@ class WorkingSet:
         matrix, rows = lookup(self.state.problem.columns, newcomers)
         shift = matrix.dtype.type(self.known.shift)
         gather_known(matrix, rows, self.members, shift, self.known.square, self.known_places, out)
+
+
+class WholeSet:
+    """All rows of a small problem whose K is in memory, as one working set: nothing is selected, nothing copied."""
+
+    precision = 0.0
+
+    def __init__(self, problem: Problem, K: Floats) -> None:
+        self.members = np.arange(problem.n)
+        self.square = K + problem.shift if problem.shift else K
+
+    def advance(self, newcomers: int) -> None:
+        """Nothing is outside."""
+
+    def release(self) -> None:
+        """Nothing was taken."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,28 +234,36 @@ class SMO(Solver):
         if gradient is None and not alpha.any():
             alpha = self._nested_start(problem, alpha, monitor)
         state = MemoryState(problem, alpha, gradient)
-        working = WorkingSet(state, self._set_size(problem), problem.columns.dtype)
-        support = np.flatnonzero(alpha)
-        if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
-            working.admit(support)
+        working = self._start_set(problem, state)
         outcome = self._rounds(problem, state, working, monitor)
         working.release()
         return outcome
 
-    def _rounds(self, problem: Problem, state: MemoryState, working: WorkingSet, monitor: Monitor) -> Outcome:
+    def _start_set(self, problem: Problem, state: MemoryState) -> WorkingSet | WholeSet:
+        if problem.n <= WHOLE and isinstance(problem.columns, ResidentGram):
+            return WholeSet(problem, problem.columns.matrix)
+        working = WorkingSet(state, self._set_size(problem), problem.columns.dtype)
+        support = np.flatnonzero(state.beta)
+        if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
+            working.admit(support)
+        return working
+
+    def _rounds(
+        self, problem: Problem, state: MemoryState, working: WorkingSet | WholeSet, monitor: Monitor
+    ) -> Outcome:
         n_iter, wide = 0, False
         while True:
             gap = state.kkt_gap()
             status = self._ends(problem, state, gap, n_iter, monitor)
             if status is not None:
-                return Outcome(status, n_iter, problem.y * state.beta)
+                return Outcome(status, n_iter, np.abs(state.beta))
             steps, unbounded = self._round(problem, state, working, gap, wide, n_iter)
             n_iter += steps
             if unbounded:
-                return Outcome(Status.INFEASIBLE, n_iter, problem.y * state.beta)
+                return Outcome(Status.INFEASIBLE, n_iter, np.abs(state.beta))
             if steps == 0:
                 if wide:
-                    return Outcome(Status.STALLED, n_iter, problem.y * state.beta)
+                    return Outcome(Status.STALLED, n_iter, np.abs(state.beta))
                 wide = True
 
     def _nested_start(self, problem: Problem, alpha: Floats, monitor: Monitor) -> Floats:
@@ -262,18 +295,17 @@ class SMO(Solver):
         return monitor.stops(n_iter, gap)
 
     def _round(
-        self, problem: Problem, state: MemoryState, working: WorkingSet, gap: float, wide: bool, n_iter: int
+        self, problem: Problem, state: MemoryState, working: WorkingSet | WholeSet, gap: float, wide: bool, n_iter: int
     ) -> tuple[int, bool]:
         """Admit violators, solve on the square, apply. Returns steps taken and whether one was unbounded."""
-        newcomers = min(max(self.newcomers, len(working.members) // 4), 4 * self.newcomers, working.capacity)
-        working.admit(state.candidates(newcomers, working.outside))
+        working.advance(self.newcomers)
         idx, K = working.members, working.square  # K of the members is the square's first q rows and columns
-        target = max(0.7 * self._aim(problem), 0.1 * gap)
+        target = max(0.7 * self._aim(problem), working.precision * gap)
         score, beta = state.score[idx] - self._centre(problem, state), state.beta[idx]
         if wide or FLOAT32_DIGITS * float(np.abs(score).max()) > target:
             K = K[: len(idx), : len(idx)].astype(np.float64)
         score = score.astype(K.dtype)
-        limit = 200 * len(idx)
+        limit = STEPS // (len(idx) + 256)
         if self.max_iter >= 0:
             limit = min(limit, self.max_iter - n_iter)
         solve = solve_pairs if problem.bias is Bias.FREE else solve_box

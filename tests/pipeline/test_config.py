@@ -62,7 +62,7 @@ def message(config, *overrides):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.name)
 def test_every_file_in_config_loads(path):
     exp = load_experiment(path)
-    assert exp.name == path.stem
+    assert exp.name.replace("-", "_") == path.stem
     assert load_experiment(exp.to_dict()) == exp
 
 
