@@ -30,6 +30,7 @@ test: lint
 
 # What is too long for every commit: kill campaigns, a 2 GB file, a real S3 server.
 test-full: lint
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,full]"
 	$(BIN)/pytest
 
 clean:
