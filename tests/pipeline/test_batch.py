@@ -255,6 +255,21 @@ def test_results__are_the_same_bytes_on_worker_processes(config, finished, two_w
     assert two["blocks"] == one["blocks"] == {"total": strips, "reused": 0}
 
 
+def test_kernels__of_the_next_bundle_are_computed_while_this_one_is_solved(config, finished, two_workers, tmp_path):
+    address = {"kind": "address", "address": two_workers.client.scheduler.address}
+    events = []
+
+    def tell(stage, done, total, **info):
+        events.append((stage, done))
+
+    limits = ["cache.limit=1500KiB"]  # room for one K: a bundle each
+    found = run(config | {"cluster": address}, limits, store=tmp_path, progress=tell)
+    assert results(found) == results(finished[0])
+    second_kernel = [i for i, event in enumerate(events) if event == ("kernel", 1)][1]
+    first_solved = next(i for i, event in enumerate(events) if event == ("solve", 90))
+    assert second_kernel < first_solved
+
+
 def test_results__again_from_the_cache(config, finished):
     again = run(config, store=finished[2])
     assert again["problems"] == {"total": 190, "reused": 190}
