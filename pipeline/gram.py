@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike
 from pipeline.cluster import VERSION, Workers
 from pipeline.formats import size
 from pipeline.progress import Progress, silent
-from pipeline.strips import StripTask, compute_strip, host_id, marker, partition
+from pipeline.strips import StripTask, compute_strip, marker, partition
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
@@ -161,10 +161,9 @@ def _computable(kernel: Kernel) -> Kernel:
 def _tasks(dataset: Any, kernels: Sequence[Kernel], dtype: np.dtype, folders: Sequence[Path]) -> list[StripTask]:
     """One task per strip, the longest first."""
     specs, paths = tuple(kernel.spec() for kernel in kernels), tuple(map(str, folders))
-    n, host = int(dataset.n_merged), host_id()
+    n = int(dataset.n_merged)
     return [
-        StripTask(str(dataset.path), n, dtype.name, specs, paths, index, host)
-        for index in range(len(partition(n, dtype)))
+        StripTask(str(dataset.path), n, dtype.name, specs, paths, index) for index in range(len(partition(n, dtype)))
     ]
 
 

@@ -204,14 +204,14 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     entry = block_seconds(dataset, [part.group.kernel], part.plan.dtype)
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
-    n, itemsize = dataset.n_merged, np.dtype(part.plan.dtype).itemsize
+    n = dataset.n_merged
     problem = each / len(tried[0])
     if part.plan.gram is None:
         solve = len(chains) * each + COLUMN_WASTE * union * n * entry / threads
         return {"kernel": 0.0, "solve": solve, "score": 0.0, "problem": problem}
     return {
         "problem": problem,
-        "kernel": n * n * itemsize * rate.touch + 0.5 * n * n * (entry + rate.strip) / threads,
+        "kernel": 0.5 * n * n * (entry + rate.strip) / threads,
         "solve": len(chains) * each / min(threads, len(chains)),
         "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * entry,
     }

@@ -26,7 +26,7 @@ from svmcore.solvers import Solver
 
 __all__ = ["Rates", "rates"]
 
-FORMAT = 2
+FORMAT = 3
 VALID_SECONDS = 24 * 3600.0
 COLUMNS, ROWS = 512, 12_000  # 25 MB: more than a second-level cache; too few rows for a second thread
 STRIP, SIDE = 512, 2048
@@ -43,8 +43,6 @@ class Rates:
         Adding one entry of a column of K to the gradient.
     step, step_entry
         One SMO step: fixed, and for each row of the working set.
-    touch
-        One byte of a file that is new: its pages.
     strip
         One entry of a strip of K, beyond computing it: written twice, with checksums.
     """
@@ -52,7 +50,6 @@ class Rates:
     entry: float
     step: float
     step_entry: float
-    touch: float
     strip: float
 
 
@@ -82,7 +79,7 @@ def measure() -> Rates:
     """Measure now, compiled code loaded before."""
     warm_up()
     step, step_entry = _steps()
-    return Rates(_entry(), step, step_entry, *_files())
+    return Rates(_entry(), step, step_entry, _strip())
 
 
 def _entry() -> float:
@@ -118,29 +115,27 @@ def _steps() -> tuple[float, float]:
     return max(each[0] - slope * SIZES[0], 1e-7), slope
 
 
-def _files() -> tuple[float, float]:
-    """A small K written to a new file as workers do: its pages, and each entry of its strips."""
-    block = np.ones((STRIP, SIDE), np.float32)
+def _strip() -> float:
+    """Each entry of the strips of a small K, written to a new file as workers do."""
+    block, scratch = np.ones((STRIP, SIDE), np.float32), np.empty((STRIP, SIDE), np.float32)
     with tempfile.TemporaryDirectory(prefix="marginflow-rates-") as folder:
         values = Path(folder) / "c" / "0" / "0"
         values.parent.mkdir(parents=True)
         with values.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, 4 * SIDE**2)
-        task = strips.StripTask("", SIDE, "float32", (), (folder,), 0, strips.host_id())
-        touch = _least(lambda: strips._mapped(folder, SIDE, "float32", "r+"), 1)
+        task = strips.StripTask("", SIDE, "float32", (), (folder,), 0)
         seconds = entries = 0.0
         for start in range(0, SIDE, STRIP):
-            strip = block[:, start:]
-            seconds += _least(functools.partial(_write, task, folder, start, strip), 1)
-            entries += strip.size
-        strips._mapping.cache_clear()
-    return touch / (4 * SIDE**2), seconds / entries
+            part = block[:, start:]
+            seconds += _least(functools.partial(_write, task, folder, start, part, scratch), 1)
+            entries += part.size
+    return seconds / entries
 
 
-def _write(task: strips.StripTask, folder: str, start: int, strip: Any) -> None:
-    strips._finish(strip, np.ones(STRIP, np.float32))
-    strips._write_mapped(task, folder, start, strip)
-    strips._checksums(strip, strip[:, STRIP:], start, start + STRIP)
+def _write(task: strips.StripTask, folder: str, start: int, part: Any, scratch: Any) -> None:
+    strips._finish(part, np.ones(STRIP, np.float32))
+    strips._write_strip(task, folder, start, part, scratch)
+    strips._checksums(part, part[:, STRIP:], start, start + STRIP)
 
 
 def _least(work: Callable[[], object], times: int) -> float:

@@ -8,7 +8,6 @@ what makes a strip finished: values are never taken for finished because they ar
 computed again. This file knows no scheduler.
 """
 
-import contextlib
 import dataclasses
 import functools
 import os
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import DTypeLike
 
 from svmcore._numba import njit
@@ -29,17 +27,16 @@ from svmcore.kernels import Kernel
 from svmcore.kernels.base import blocks
 from svmcore.points import Floats, Points
 
-__all__ = ["StripTask", "compute_strip", "host_id", "marker", "overflow", "partition", "worker_points"]
+__all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "worker_points"]
 
 # Measured on MNIST (784 columns, float32), seconds of CPU for each of two workers: strips of 256 / 512 / 1024 rows
 # 0.83 / 0.73 / 0.63 at n = 10,000: a line of the transposed part is then one page, which no other strip faults.
-# Populating the file first: 3.7 -> 2.5 at n = 20,000; 1.2 -> 1.05 at n = 10,000 with three gammas at once.
+# Written by ranges, not through a mapping, whose every page is faulted and zeroed first: 1.2 -> 1.0 s for one K of
+# n = 10,000, 2.5 -> 1.7 s for three gammas at once; and hosts that share a file system may write parts of one page.
 LINE_BYTES = 4096
 STRIP_BYTES = 96 << 20  # beyond it strips get flatter, down to 64 rows
 SHARED = 8  # kernels whose blocks a worker holds at once
 TILE = 16
-POPULATE_BYTES = 32 << 20  # the interpreter lock is held for some 10 ms at a time
-MADV_POPULATE_WRITE = 23
 
 
 def partition(n: int, dtype: DTypeLike) -> list[tuple[int, int]]:
@@ -67,8 +64,6 @@ class StripTask:
         Path that `pipeline.dataset.open_dataset` takes.
     kernels, folders
         Specs, and the folder that each one's values go to.
-    host
-        `host_id()` of the driver.
     """
 
     dataset: str
@@ -77,7 +72,6 @@ class StripTask:
     kernels: tuple[dict[str, Any], ...]
     folders: tuple[str, ...]
     index: int
-    host: str
 
 
 def compute_strip(task: StripTask) -> tuple[bool, ...]:
@@ -94,15 +88,6 @@ def compute_strip(task: StripTask) -> tuple[bool, ...]:
 def marker(folder: str | Path, index: int) -> Path:
     """Path of the file that says that a strip is finished, and its checksums."""
     return Path(folder) / "strips" / f"{index:05d}"
-
-
-@functools.cache
-def host_id() -> str:
-    """Tell hosts apart: containers and network namespaces of one machine share its page cache and its boot id."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()
 
 
 def _check_shared(task: StripTask) -> None:
@@ -127,13 +112,12 @@ def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> No
     with np.errstate(over="ignore", invalid="ignore"):  # counted below
         blocks(kernels, P, Q, outs, scratch)
         diagonals = [kernel.diagonal_of(P).astype(task.dtype) for kernel in kernels]
-    for k, kernel, out, diagonal in zip(which, kernels, outs, diagonals, strict=True):
+    made = list(zip(which, kernels, outs, diagonals, strict=True))
+    first = task.index % len(made)  # two workers seldom write to one file at a time: it would serve one
+    for k, kernel, out, diagonal in made[first:] + made[:first]:
         if _finish(out, diagonal):
             raise overflow(kernel, task.dtype)
-        if task.host == host_id():
-            _write_mapped(task, task.folders[k], start, out)
-        else:
-            _write_ranges(task, task.folders[k], start, out, scratch)
+        _write_strip(task, task.folders[k], start, out, scratch)
         _mark(marker(task.folders[k], task.index), _checksums(out, out[:, stop - start :], start, stop))
 
 
@@ -178,16 +162,8 @@ def _finish(block, diagonal):  # type: ignore[no-untyped-def]
 
 
 # ---- writing
-def _write_mapped(task: StripTask, folder: str, start: int, block: Floats) -> None:
-    """Write a strip and its transpose through a mapping of the file, which this host's page cache keeps coherent."""
-    K = _mapped(folder, task.n, task.dtype, "r+")
-    stop = start + len(block)
-    K[start:stop, start:] = block
-    _transpose(block[:, len(block) :], K[stop:, start:stop])
-
-
-def _write_ranges(task: StripTask, folder: str, start: int, block: Floats, scratch: Floats) -> None:
-    """Write the same by byte ranges: hosts that share a file system would overwrite each other's parts of a page."""
+def _write_strip(task: StripTask, folder: str, start: int, block: Floats, scratch: Floats) -> None:
+    """Write a strip and, by way of `scratch`, its transpose."""
     h, width = len(block), block.itemsize
     below = scratch.reshape(-1)[: (block.shape[1] - h) * h].reshape(-1, h)
     _transpose(block[:, h:], below)
@@ -220,30 +196,18 @@ def _transpose(source, target):  # type: ignore[no-untyped-def]
                     line[i] = source[i, j]
 
 
-def _mapped(folder: str, n: int, dtype: str, mode: str) -> Floats:
+def _mapped(folder: str, n: int, dtype: str) -> Floats:
     path = Path(folder) / "c" / "0" / "0"
-    return _mapping(str(path), path.stat().st_ino, n, dtype, mode)
+    return _mapping(str(path), path.stat().st_ino, n, dtype)
 
 
 @functools.lru_cache(maxsize=2 * SHARED)
-def _mapping(path: str, inode: int, n: int, dtype: str, mode: Any) -> Floats:
+def _mapping(path: str, inode: int, n: int, dtype: str) -> Floats:
     """K (n, n), mapped once per process and file: each new mapping would fault every page again."""
     try:
-        K = np.memmap(path, dtype, mode, shape=(n, n))
+        return np.asarray(np.memmap(path, dtype, "r", shape=(n, n)))
     except (OSError, ValueError) as error:
         raise InputError(f"kernel matrix {path} cannot be mapped ({error}); remove it and run again") from error
-    if mode == "r+":
-        _populate(K.base, K.nbytes)
-    return np.asarray(K)
-
-
-def _populate(mapping: Any, n_bytes: int) -> None:
-    """Fault all pages in at once, if memory has room for them: half the price of one fault a page."""
-    if n_bytes > psutil.virtual_memory().available // 4:
-        return
-    with contextlib.suppress(OSError):  # Linux before 5.14: pages come in one by one
-        for start in range(0, n_bytes, POPULATE_BYTES):
-            mapping.madvise(MADV_POPULATE_WRITE, start, min(POPULATE_BYTES, n_bytes - start))
 
 
 # ---- what is finished
@@ -254,7 +218,7 @@ def _is_intact(task: StripTask, folder: str, start: int, stop: int) -> bool:
         marked = path.read_text()
     except FileNotFoundError:
         return False
-    K = _mapped(folder, task.n, task.dtype, "r")
+    K = _mapped(folder, task.n, task.dtype)
     strip, below = K[start:stop, start:], K[stop:, start:stop]
     w = _weights(task.n)
     found = _checksums(strip, strip[:, stop - start :], start, stop)
@@ -268,8 +232,9 @@ def _is_intact(task: StripTask, folder: str, start: int, stop: int) -> bool:
 def _checksums(strip: Floats, right: Floats, start: int, stop: int) -> str:
     """Text of a marker: the checksum of the strip, and of its part right of the diagonal square."""
     w = _weights(start + strip.shape[1])
-    sums = (_checksum(_bits(strip), w[start:stop], w[start:]), _checksum(_bits(right), w[start:stop], w[stop:]))
-    return " ".join(map(_hex, sums)) + "\n"
+    beyond = int(_checksum(_bits(right), w[start:stop], w[stop:]))
+    square = int(_checksum(_bits(strip[:, : stop - start]), w[start:stop], w[start:stop]))
+    return f"{_hex((square + beyond) % 2**64)} {_hex(beyond)}\n"
 
 
 def _hex(value: int) -> str:

@@ -107,14 +107,6 @@ def test_gram__is_a_zarr_array_and_a_raw_file(in_memory, tmp_path):
     assert (found.path / "c/0/0").read_bytes() == found.open().tobytes()
 
 
-def test_gram__written_by_ranges_for_another_host_has_the_same_bytes(in_memory, tmp_path, monkeypatch):
-    dataset = in_memory(normal(300))
-    here = compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path / "here", INLINE).open()
-    monkeypatch.setattr(gram, "host_id", lambda: "another host")
-    there = compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path / "there", INLINE).open()
-    assert np.array_equal(here, there)
-
-
 def test_gram__gamma_scale_is_resolved_from_the_dataset(in_memory, tmp_path):
     X = normal(70)
     found = compute_gram(in_memory(X), RBF(gamma="scale"), np.float64, tmp_path, INLINE)
