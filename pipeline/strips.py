@@ -118,7 +118,7 @@ def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> No
         if _finish(out, diagonal):
             raise overflow(kernel, task.dtype)
         _write_strip(task, task.folders[k], start, out, scratch)
-        _mark(marker(task.folders[k], task.index), _checksums(out, out[:, stop - start :], start, stop))
+        _mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
 
 
 def overflow(kernel: Kernel, dtype: str) -> InputError:
@@ -219,21 +219,24 @@ def _is_intact(task: StripTask, folder: str, start: int, stop: int) -> bool:
     except FileNotFoundError:
         return False
     K = _mapped(folder, task.n, task.dtype)
-    strip, below = K[start:stop, start:], K[stop:, start:stop]
     w = _weights(task.n)
-    found = _checksums(strip, strip[:, stop - start :], start, stop)
-    mirrored = _hex(_checksum(_bits(below), w[stop:], w[start:stop]))
+    found = _checksums(K[start:stop], start, start, stop)
+    mirrored = _hex(_checksum(_bits(K[stop:]), start, w[stop:], w[start:stop]))
     if marked == found and found.split()[1] == mirrored:
         return True
     path.unlink(missing_ok=True)
     return False
 
 
-def _checksums(strip: Floats, right: Floats, start: int, stop: int) -> str:
-    """Text of a marker: the checksum of the strip, and of its part right of the diagonal square."""
-    w = _weights(start + strip.shape[1])
-    beyond = int(_checksum(_bits(right), w[start:stop], w[stop:]))
-    square = int(_checksum(_bits(strip[:, : stop - start]), w[start:stop], w[start:stop]))
+def _checksums(rows: Floats, first: int, start: int, stop: int) -> str:
+    """Text of a marker: the checksum of the strip, and of its part right of the diagonal square.
+
+    The strip begins at column `first` of `rows`.
+    """
+    w = _weights(start + rows.shape[1] - first)
+    bits, w_rows = _bits(rows), w[start:stop]
+    square = int(_checksum(bits, first, w_rows, w_rows))
+    beyond = int(_checksum(bits, first + stop - start, w_rows, w[stop:]))
     return f"{_hex((square + beyond) % 2**64)} {_hex(beyond)}\n"
 
 
@@ -255,11 +258,11 @@ def _weights(n: int) -> Any:
 
 
 @njit
-def _checksum(bits, row_weights, column_weights):  # type: ignore[no-untyped-def]
-    """sum_ij w_i w_j bits_ij modulo 2^64."""
+def _checksum(bits, first, row_weights, column_weights):  # type: ignore[no-untyped-def]
+    """sum_ij w_i w_j bits_ij modulo 2^64 over the columns from `first` on; `bits` is contiguous, for vector loads."""
     total = np.uint64(0)
     for i in range(bits.shape[0]):
-        row = bits[i]
+        row = bits[i, first : first + len(column_weights)]
         part = np.uint64(0)
         for j in range(len(row)):
             part += np.uint64(row[j]) * column_weights[j]
