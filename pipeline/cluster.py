@@ -374,7 +374,8 @@ def _factory(options: dict[str, Any]) -> Iterator[Any]:
     name = str(options["factory"])
     module, _, attribute = name.rpartition(".")
     try:
-        factory = getattr(importlib.import_module(module), attribute)
+        with _signals_kept():
+            factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"cluster.factory {name!r} cannot be imported ({error}); install it") from error
     with _main_stays_here(), contextlib.closing(_made(factory, name, options.get("kwargs", {}))) as cluster:
@@ -382,6 +383,15 @@ def _factory(options: dict[str, Any]) -> Iterator[Any]:
             cluster.scale(options["workers"])
         with _client(cluster, f"cluster {name}", queue_seconds=QUEUE_SECONDS) as client:
             yield client
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Undo what an import does to Ctrl-C: dask_jobqueue makes it end the process without a word."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
 
 
 def _made(factory: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any:

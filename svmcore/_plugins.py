@@ -28,7 +28,7 @@ class Plugin:
             cls._registry = {}
             cls.family = cls.__name__.lower()
         elif "name" in cls.__dict__:
-            # numbers of a dataclass(slots=True) or a reload define the same class twice: same module and name is no clash
+            # a reload, or dataclass(slots=True), defines the same class twice: no clash
             known = cls._registry.get(cls.name)
             if known is not None and (known.__module__, known.__qualname__) != (
                 cls.__module__,

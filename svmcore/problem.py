@@ -8,8 +8,8 @@ Dual, **minimised** over alpha, with Q_ij = y_i y_j K_ij:
 
 .. math::  \min_\alpha \tfrac12 \alpha'(Q + \mathrm{diag}(ridge)) \alpha - e'\alpha, \qquad 0 \le \alpha \le upper
 
-and y'alpha = 0 if the bias is FREE. Hinge: upper_i = C_i, ridge_i = 0. Squared hinge: upper_i = inf, ridge_i = 1/(2 C_i).
-C_i = 0 leaves row i out (upper 0, ridge 0): a fold is a box. C_i = inf is the hard margin.
+and y'alpha = 0 if the bias is FREE. Hinge: upper_i = C_i, ridge_i = 0. Squared hinge: upper_i = inf and
+ridge_i = 1/(2 C_i). C_i = 0 leaves row i out (upper 0, ridge 0): a fold is a box. C_i = inf is the hard margin.
 
 The decision function is f(x) = sum_i alpha_i y_i K(x_i, x) + bias, **plus** bias. `coef` is always alpha * y.
 PENALISED puts the bias inside w: the kernel is K + 1, the box is the only constraint, bias = sum_i coef_i.

@@ -161,7 +161,7 @@ def solve_pairs(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-un
 
 @njit
 def _step_and_gain(s, t, k_i, diagonal, up_penalty, low_penalty, best):  # type: ignore[no-untyped-def]
-    """S -= t k_i; per block the key of the largest gain, violation^2 / K_cc, of a single step; and the worst violation."""
+    """S -= t k_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
     q = len(s)
     zero, worst = s.dtype.type(0), np.int32(0)
     for block in range(len(best)):

@@ -202,7 +202,6 @@ def test_chain__warm_starts_reach_the_objective_of_cold_ones(config, finished, t
     for one, other in zip(warm, cold, strict=True):
         assert one.certificate["dual"] == pytest.approx(other.certificate["dual"], rel=1e-6)
         assert one.certificate["kkt_gap"] <= 1.05e-4
-    assert sum(one.n_iter for one in warm[1:]) < sum(one.n_iter for one in cold[1:])
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
