@@ -399,21 +399,14 @@ def train(session: Session, step: Step = _plainly) -> dict[str, Any]:
         from pipeline.batch import train_batch
 
         return train_batch(session, step)
+    from pipeline.plan import forecast_run
+
     data = step("ingest", ingest, session)
-    session.forecast = _forecast(session, data)
+    session.forecast = forecast_run(session, data)
     plan = step("kernel", kernel, session, data)
     solved = step("solve", solve, session, data, plan)
     scored = step("score", score, session, data, plan, solved)
     return step("publish", publish, session, data, plan, solved, scored)
-
-
-def _forecast(session: Session, data: Ingested) -> dict[str, Any]:
-    """What the run will take; MemoryLimit, before any work, if it cannot fit."""
-    from pipeline.batch import parts_of
-    from pipeline.plan import forecast
-    from pipeline.sweep import expand
-
-    return forecast(session, parts_of(session, data, expand(session.exp)))
 
 
 def execute(

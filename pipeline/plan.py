@@ -16,7 +16,7 @@ from pipeline.batch import Part, bundles, parts_of
 from pipeline.chains import finished
 from pipeline.cluster import InlineWorkers
 from pipeline.config import Experiment
-from pipeline.experiment import Session, check_inputs, ingest
+from pipeline.experiment import Ingested, Session, check_inputs, ingest
 from pipeline.formats import size
 from pipeline.metrics import Clock
 from pipeline.probe import PROBLEM, Sample, block_seconds, seconds_of
@@ -28,7 +28,7 @@ from svmcore._threads import n_threads
 from svmcore.errors import MemoryLimit
 from svmcore.solvers.smo import SMO
 
-__all__ = ["forecast", "plan_of"]
+__all__ = ["forecast", "forecast_run", "plan_of"]
 
 BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
@@ -49,6 +49,11 @@ def plan_of(exp: Experiment, store: str | None = None, progress: Progress | None
         return forecast(session, parts)
     finally:
         opened.tidy()
+
+
+def forecast_run(session: Session, data: Ingested) -> dict[str, Any]:
+    """Plan of a run without a sweep; see `forecast`."""
+    return forecast(session, parts_of(session, data, expand(session.exp)))
 
 
 def forecast(session: Session, parts: Sequence[Part]) -> dict[str, Any]:
