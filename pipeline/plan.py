@@ -3,6 +3,7 @@
 The same at the start of every run as in `marginflow plan`; what cannot fit is refused with both numbers and a remedy.
 """
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
 PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as processes
 STAGES = ("start", "kernel", "solve", "score")
+STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 
 
@@ -194,9 +196,18 @@ def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
     start = PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    busy = _slowdown(threads)
     stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
     return {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()}
+
+
+def _slowdown(threads: int) -> float:
+    """How much longer `threads` of ours take beside what else runs now, and has for a minute."""
+    others = os.getloadavg()[0]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        running = Path("/proc/loadavg").read_text().split()[3].split("/")[0]
+        others = min(others, int(running) - 1.0)
+    return max(1.0, (others + threads) / (os.cpu_count() or 1))
 
 
 def _part_seconds(part: Part, threads: int) -> dict[str, float]:
@@ -216,7 +227,7 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
         return {"kernel": 0.0, "solve": solve, "score": 0.0, "problem": problem}
     return {
         "problem": problem,
-        "kernel": 0.5 * n * n * (entry + rate.strip) / threads,
+        "kernel": 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / threads,
         "solve": len(chains) * each / min(threads, len(chains)),
         "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * entry,
     }
