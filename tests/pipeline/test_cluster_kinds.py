@@ -111,6 +111,7 @@ def test_address__over_tls_gives_the_bytes_of_inline(batch, inline, tmp_path):
     assert answer(found) == inline
 
 
+@pytest.mark.full  # the scheduler listens on the host's outer address, which not every sandbox lets itself reach
 def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_path):
     """Its jobs are shell scripts, as on a batch system; they end with the run."""
     pytest.importorskip("dask_jobqueue")
