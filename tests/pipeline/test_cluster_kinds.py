@@ -4,6 +4,7 @@ Schedulers and workers are processes of their own, started as a user starts them
 """
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -114,7 +115,8 @@ def test_address__over_tls_gives_the_bytes_of_inline(batch, inline, tmp_path):
 @pytest.mark.full  # the scheduler listens on the host's outer address, which not every sandbox lets itself reach
 def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_path):
     """Its jobs are shell scripts, as on a batch system; they end with the run."""
-    pytest.importorskip("dask_jobqueue")
+    if importlib.util.find_spec("dask_jobqueue") is None:  # importing it here would take Ctrl-C from pytest
+        pytest.skip("dask_jobqueue is not installed")
     kwargs = {"cores": 1, "memory": "1GiB", "local_directory": str(tmp_path), "log_directory": str(tmp_path)}
     kwargs |= {"python": sys.executable, "scheduler_options": {"dashboard_address": "127.0.0.1:0"}}
     cluster = {"kind": "factory", "factory": "dask_jobqueue.local.LocalCluster", "workers": 2, "kwargs": kwargs}
