@@ -29,7 +29,8 @@ def disk(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("to mount a small file system needs root")
     yield mounted
-    subprocess.run(["umount", str(folder)], check=False, capture_output=True)
+    # Lazy, for this process still maps the K that its run opened.
+    subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
 
 
 @pytest.mark.parametrize(
