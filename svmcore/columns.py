@@ -4,7 +4,6 @@ A solver asks for `lookup(idx)`, rows of some matrix that hold the columns, and 
 plain form of the same. K is served, never LIBSVM's y_i y_j K_ij, so that every class, fold and C shares one source.
 """
 
-import itertools
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -151,6 +150,7 @@ class CachedColumns:
         self.used = np.zeros(self.capacity, dtype=np.int64)
         self.clock = 0
         self.n_held = 0
+        self._strip: Floats | None = None
 
     def diagonal(self) -> Floats:
         """K_ii (n,)."""
@@ -186,15 +186,23 @@ class CachedColumns:
         slots = self._free_slots(len(missing))
         evicted = self.column_in[slots]
         self.slot_of[evicted[evicted >= 0]] = -1
-        for block, which in _runs(slots):  # neighbouring slots are filled in place
-            self._fill(missing[which], block)
+        if slots[-1] - slots[0] == len(slots) - 1:
+            self._fill(missing, self.arena[slots[0] : slots[-1] + 1])
+        else:  # one matrix product for all of them, then to their places: slots freed by age lie scattered
+            self.arena[slots] = self._fill(missing, self._scratch(len(slots)))
         self.slot_of[missing], self.column_in[slots], self.used[slots] = slots, missing, self.clock
 
-    def _fill(self, idx: Floats, slots: slice) -> None:
+    def _fill(self, idx: Floats, out: Floats) -> Floats:
         if hasattr(self.source, "fill"):
-            self.source.fill(idx, self.arena[slots])
-        else:
-            self.arena[slots] = self.source.columns(idx)
+            return self.source.fill(idx, out)
+        out[:] = self.source.columns(idx)
+        return out
+
+    def _scratch(self, count: int) -> Floats:
+        """(count, n) that the next call writes over."""
+        if self._strip is None:
+            self._strip = np.empty((min(CHUNK, self.capacity), self.n), self.dtype)
+        return self._strip[:count]
 
     def _free_slots(self, count: int) -> Floats:
         fresh = np.arange(self.n_held, min(self.n_held + count, self.capacity))
@@ -211,13 +219,6 @@ class CachedColumns:
         memory = self.arena.reshape(-1) if self.n_held == 0 else None
         limit = min(self.limit_bytes, self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize)
         return CachedColumns(self.source.take(rows), limit, memory)
-
-
-def _runs(slots: Floats) -> list[tuple[slice, slice]]:
-    """Runs of consecutive numbers in sorted `slots`: (slice of the arena, slice of `slots`)."""
-    breaks = np.flatnonzero(np.diff(slots) != 1) + 1
-    edges = [0, *breaks.tolist(), len(slots)]
-    return [(slice(int(slots[a]), int(slots[b - 1]) + 1), slice(a, b)) for a, b in itertools.pairwise(edges)]
 
 
 def lookup(source: Any, idx: Floats) -> Lookup:
