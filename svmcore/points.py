@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from svmcore._numba import njit
+from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
 
 __all__ = ["Floats", "Moments", "Points", "Rows", "inner_products"]
@@ -87,13 +88,17 @@ class Points:
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
         values = np.empty(X.shape, dtype)
         moments = Moments(np.empty(len(X)), np.empty(len(X)))
-        step = max(1, (1 << 22) // max(1, X.shape[1] * 8))
-        for start in range(0, len(X), step):  # 4 MB of float64 at a time: the cast copy is the only large one
-            part = slice(start, start + step)
-            centred = X[part] - centre
-            np.einsum("ij,ij->i", centred, centred, out=moments.norm2[part])
-            moments.offset[part] = centred @ centre + 0.5 * (centre @ centre)
-            values[part] = centred
+        step = max(1, (1 << 20) // max(1, X.shape[1] * 8))  # 1 MB of float64 at a time stays in cache
+
+        def part(first: int, last: int) -> None:
+            for start in range(first * step, last * step, step):
+                rows = slice(start, start + step)
+                centred = X[rows] - centre
+                np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
+                moments.offset[rows] = centred @ centre + 0.5 * (centre @ centre)
+                values[rows] = centred
+
+        split_range(-(-len(X) // step), part, least=4)  # whole steps: the same bits on any number of threads
         return cls(values, moments, centre)
 
     @classmethod

@@ -12,29 +12,42 @@ negative. Maxima are kept per block, and the index is looked for in the winning 
 import numpy as np
 
 from svmcore._numba import njit
+from svmcore._threads import split_range
+from svmcore.points import Floats
 
 __all__ = ["gather_square", "place_strip", "solve_box", "solve_pairs"]
 
 BLOCK = 128
+ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 FAR = 1e30  # keeps a row out of a scan
 TAU = 1e-12  # curvature below this counts as none: the step goes to the end of the box
 
 
+def gather_square(matrix: Floats, rows: Floats, columns: Floats, out: Floats) -> None:
+    """out[r, c] = matrix[rows[r], columns[c]], cast to the type of `out`, on several threads."""
+    least = ENTRIES // max(1, len(columns))
+    split_range(len(rows), lambda lo, hi: _gather_rows(matrix, rows[lo:hi], columns, out[lo:hi]), least=least)
+
+
 @njit
-def gather_square(matrix, rows, columns, out):  # type: ignore[no-untyped-def]
-    """out[r, c] = matrix[rows[r], columns[c]], cast to the type of `out`."""
+def _gather_rows(matrix, rows, columns, out):  # type: ignore[no-untyped-def]
     for r in range(len(rows)):
         source, target = matrix[rows[r]], out[r]
         for c in range(len(columns)):
             target[c] = source[columns[c]]
 
 
-@njit
-def place_strip(strip, places, square):  # type: ignore[no-untyped-def]
-    """Write strip[r, c] to square[places[r], c] and to square[c, places[r]], tile by tile."""
+def place_strip(strip: Floats, places: Floats, square: Floats) -> None:
+    """Write strip[r, c] to square[places[r], c] and to square[c, places[r]], on several threads."""
     rows, columns = strip.shape
-    for r in range(rows):
-        square[places[r], :columns] = strip[r]
+    square[places, :columns] = strip
+    split_range(rows, lambda lo, hi: _place_columns(strip[lo:hi], places[lo:hi], square), least=ENTRIES // columns)
+
+
+@njit
+def _place_columns(strip, places, square):  # type: ignore[no-untyped-def]
+    """square[c, places[r]] = strip[r, c], tile by tile."""
+    rows, columns = strip.shape
     for start in range(0, columns, 64):
         for r in range(rows):
             place = places[r]
