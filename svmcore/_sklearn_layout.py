@@ -76,8 +76,9 @@ def to_layout(coef: Floats, codes: Floats, n_classes: int) -> Floats:
     if n_classes == 2:
         return np.array(coef)
     out = np.zeros((n_classes - 1, coef.shape[1]))
+    members = [np.flatnonzero(codes == code) for code in range(n_classes)]
     for k, (i, j) in enumerate(pairs(n_classes)):
-        first, second = codes == i, codes == j
+        first, second = members[i], members[j]
         out[j - 1, first] = 0.0 - coef[k, first]
         out[i, second] = 0.0 - coef[k, second]
     return out

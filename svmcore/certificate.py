@@ -79,24 +79,24 @@ def evaluate(problem: Problem, alpha: Floats) -> Evaluation:
     norm2 = float(coef @ v)
     dual = float(alpha.sum() - 0.5 * (norm2 + (ridge * alpha) @ alpha))
     primal, best = primal_of(problem, v, norm2)
+    if problem.bias is Bias.FREE:
+        kkt_gap, bias = _gap_and_bias(problem, alpha, gradient, best)
+    else:
+        kkt_gap, bias = _box_gap(problem, alpha, gradient), 0.0
     certificate = Certificate(
-        primal,
-        dual,
-        _kkt_gap(problem, alpha, gradient),
-        _infeasibility(problem, alpha),
-        _relative_gap(problem, primal, dual),
+        primal, dual, kkt_gap, _infeasibility(problem, alpha), _relative_gap(problem, primal, dual)
     )
-    bias = _bias(problem, alpha, gradient, best)
     decision = v + bias if problem.bias is Bias.FREE else v
     return Evaluation(certificate, gradient, bias if problem.shift == 0.0 else float(coef.sum()), decision, norm2)
 
 
 def primal_of(problem: Problem, v: Floats, norm2: float) -> tuple[float, float]:
     """Primal value at w with outputs `v` (n,) and squared norm `norm2`, at its best bias; returns (primal, bias)."""
-    C = np.asarray(problem.C)
+    y, C = problem.y, np.asarray(problem.C)
     inside = C > 0
-    y, v, C = problem.y[inside], v[inside], C[inside]
-    if np.isinf(C).any():
+    if not inside.all():
+        y, v, C = y[inside], v[inside], C[inside]
+    if problem.hard_margin:
         return _hard_margin_primal(problem, y, v, norm2)
     b = _best_bias(problem, y, v, C) if problem.bias is Bias.FREE else 0.0
     return float(0.5 * norm2 + C @ problem.loss(y * (v + b))), b
@@ -114,11 +114,11 @@ def _hard_margin_primal(problem: Problem, y: Floats, v: Floats, norm2: float) ->
 def _best_bias(problem: Problem, y: Floats, v: Floats, C: Floats) -> float:
     """Minimise sum_i C_i loss(y_i (v_i + b)) over b: its derivative is monotone with breaks at t_i = y_i - v_i."""
     t = y - v
-    order = np.argsort(t, kind="stable")
-    t, y, C = t[order], y[order], C[order]
+    order = np.argsort(t)
     if isinstance(problem.loss, Hinge):  # slope -sum of C over y = +1, plus C_i past each break
-        slope = np.cumsum(C) - C[y > 0].sum()
-        return float(t[min(int(np.searchsorted(slope, 0.0)), len(t) - 1)])
+        slope = C[order].cumsum() - C[y > 0].sum()
+        return float(t[order[min(int(slope.searchsorted(0.0)), len(t) - 1)]])
+    t, y, C = t[order], y[order], C[order]
     return _zero_of_pieces(t, np.where(y > 0, C, 0.0), np.where(y < 0, C, 0.0))
 
 
@@ -134,23 +134,31 @@ def _zero_of_pieces(t: Floats, right: Floats, left: Floats) -> float:
     return float((below_t[k - 1] + above_t[k - 1]) / weight) if weight > 0 else float(t[k])
 
 
-def _kkt_gap(problem: Problem, alpha: Floats, gradient: Floats) -> float:
-    """m(alpha) - M(alpha), at least 0; or the largest projected gradient where there is no equality."""
-    y, can_grow, can_shrink = problem.y, alpha < problem.upper, alpha > 0
-    if problem.bias is not Bias.FREE:
-        projected = np.where(can_grow, np.minimum(gradient, 0.0), 0.0) * -1.0
-        projected = np.maximum(projected, np.where(can_shrink, np.maximum(gradient, 0.0), 0.0))
-        return float(projected.max(initial=0.0))
-    score = -y * gradient
-    up = np.where(y > 0, can_grow, can_shrink)
-    low = np.where(y > 0, can_shrink, can_grow)
-    if not up.any() or not low.any():
-        return 0.0
-    return max(0.0, float(score[up].max() - score[low].min()))
+def _gap_and_bias(problem: Problem, alpha: Floats, gradient: Floats, best: float) -> tuple[float, float]:
+    """m(alpha) - M(alpha), at least 0, and the bias.
+
+    That is the average of -y_i g_i over the free support vectors; without any, the middle of [M, m], as LIBSVM; with
+    one class alone, `best`.
+    """
+    positive, can_grow, can_shrink = problem.y > 0, alpha < problem.upper, alpha > 0
+    score = -problem.y * gradient
+    m = float(score[np.where(positive, can_grow, can_shrink)].max(initial=-np.inf))
+    low = float(score[np.where(positive, can_shrink, can_grow)].min(initial=np.inf))
+    free = score[can_grow & can_shrink]
+    if len(free):
+        return max(0.0, m - low), float(free.mean())
+    return max(0.0, m - low), 0.5 * (m + low) if m > -np.inf and low < np.inf else best
+
+
+def _box_gap(problem: Problem, alpha: Floats, gradient: Floats) -> float:
+    """The largest projected gradient: the KKT gap where there is no equality."""
+    projected = np.where(alpha < problem.upper, np.minimum(gradient, 0.0), 0.0) * -1.0
+    projected = np.maximum(projected, np.where(alpha > 0, np.maximum(gradient, 0.0), 0.0))
+    return float(projected.max(initial=0.0))
 
 
 def _infeasibility(problem: Problem, alpha: Floats) -> float:
-    box = max(0.0, float((-alpha).max()), float((alpha - problem.upper).max()))
+    box = max(0.0, -float(alpha.min()), float((alpha - problem.upper).max()))
     return max(box, abs(float(problem.y @ alpha))) if problem.bias is Bias.FREE else box
 
 
@@ -159,17 +167,3 @@ def _relative_gap(problem: Problem, primal: float, dual: float) -> float | None:
         return None
     scale = max(abs(primal), abs(dual))
     return (primal - dual) / scale if scale > 0 else 0.0
-
-
-def _bias(problem: Problem, alpha: Floats, gradient: Floats, best: float) -> float:
-    """Average of -y_i g_i over the free support vectors; without any, the middle of [M, m], as LIBSVM."""
-    if problem.bias is not Bias.FREE:
-        return 0.0
-    y, can_grow, can_shrink = problem.y, alpha < problem.upper, alpha > 0
-    score, free = -y * gradient, can_grow & can_shrink
-    if free.any():
-        return float(score[free].mean())
-    up, low = np.where(y > 0, can_grow, can_shrink), np.where(y > 0, can_shrink, can_grow)
-    if not up.any() or not low.any():  # one class alone
-        return best
-    return 0.5 * float(score[up].max() + score[low].min())

@@ -73,26 +73,28 @@ class Problem:
 
     def __post_init__(self) -> None:
         y = np.array(self.y, dtype=np.float64)
-        C = np.array(np.broadcast_to(np.asarray(self.C, dtype=np.float64), y.shape))
-        self._check(y, C)
-        C[y == 0] = 0.0
-        y[y == 0] = 1.0
+        C = np.empty_like(y)
+        C[...] = self.C
+        left_out = y == 0
+        self._check(y, C, left_out)
+        C[left_out] = 0.0
+        y[left_out] = 1.0
         values = {"y": y, "C": C, "loss": Loss.create(self.loss), "bias": Bias(self.bias)}
         for key, value in values.items():
             object.__setattr__(self, key, value)
         diagonal = np.asarray(self.columns.diagonal(), dtype=np.float64)
-        if not np.isfinite(diagonal).all() or diagonal.max(initial=0.0) > np.finfo(self.columns.dtype).max:
+        if not -np.inf < diagonal.min(initial=0.0) <= diagonal.max(initial=0.0) <= np.finfo(self.columns.dtype).max:
             raise InvalidProblem("the kernel overflows on these rows: scale the data, or lower gamma or the degree")
         object.__setattr__(self, "upper", self.loss.upper(C))
         object.__setattr__(self, "ridge", self.loss.ridge(C))
         object.__setattr__(self, "diagonal", diagonal + self.shift)
 
-    def _check(self, y: Floats, C: Floats) -> None:
+    def _check(self, y: Floats, C: Floats, left_out: Floats) -> None:
         if y.shape != (self.columns.n,):
             raise InvalidProblem(f"y must have one label per row, ({self.columns.n},); given {y.shape}")
-        if not ((np.abs(y) == 1.0) | (y == 0.0)).all():
+        if not ((np.abs(y) == 1.0) | left_out).all():
             raise InvalidProblem("y must hold -1 and +1 (0 leaves a row out); encode the labels first")
-        if np.isnan(C).any() or (C < 0).any() or not (C > 0).any():
+        if not (C.min(initial=np.inf) >= 0 and C.max(initial=0.0) > 0):  # neither is so for a NaN
             raise InvalidProblem("C must be a number > 0, or one number >= 0 per row with at least one > 0")
 
     @property
@@ -108,4 +110,4 @@ class Problem:
     @property
     def hard_margin(self) -> bool:
         """Whether some C_i is infinite."""
-        return bool(np.isinf(np.asarray(self.C)).any())
+        return bool(np.asarray(self.C).max() == np.inf)

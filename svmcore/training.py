@@ -6,15 +6,15 @@ depends on content alone, so a weight of two gives the same bits as the row twic
 """
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 
 from svmcore._platt import fit_sigmoid, held_out_decisions
-from svmcore._threads import n_threads
+from svmcore._threads import n_threads, one_blas_thread
 from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
 from svmcore.errors import InvalidProblem
 from svmcore.gram import resident_gram
@@ -24,6 +24,7 @@ from svmcore.losses import Hinge, Loss
 from svmcore.model import Model
 from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
+from svmcore.pair_grams import PairGrams
 from svmcore.plan import Plan, choose_plan
 from svmcore.points import Floats, Points, Rows
 from svmcore.problem import Problem
@@ -264,7 +265,7 @@ class _Work:
         self.coef = np.zeros((len(goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(goals)  # type: ignore[list-item]
         self.sigmoids = np.zeros((len(goals), 2))
-        self._scratch = threading.local()
+        self.edges = np.searchsorted(distinct.codes, np.arange(len(cost) + 1)).tolist()  # of the classes, if grouped
         self.plan, self.source = self._open()
 
     def bounds(self, copies: Floats) -> Floats:
@@ -272,44 +273,44 @@ class _Work:
         inverse, weights = self.distinct.merged.inverse, self.distinct.weights
         return self.cost[self.distinct.codes[inverse[copies]]] * weights[copies]
 
-    def _open(self) -> tuple[Plan, KernelColumns]:
+    def _open(self) -> tuple[Plan, KernelColumns | PairGrams]:
         kernel, rows = self.recipe.kernel, self.distinct.rows
         if isinstance(kernel, Precomputed):
             return "resident", ResidentGram(np.asarray(rows, dtype=self.dtype))
         if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
             rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
         points = kernel.prepare(rows, None, self.dtype)
-        plan = self._plan(len(points), rows.shape[1], len(self.goals))
-        return plan, self._columns(plan, points, kept=not self.pairs)
-
-    def _plan(self, n: int, p: int, n_problems: int) -> Plan:
-        return choose_plan(n, p, self.dtype, self.recipe.cache_bytes, n_problems)
-
-    def _columns(self, plan: Plan, points: Points, kept: bool = True) -> KernelColumns:
-        """Source of K for `points`; on demand and not `kept`, nothing is remembered."""
+        plan = self._plan(len(points), len(self.goals))
+        if self.pairs:
+            return plan, PairGrams(kernel, points, self.dtype, self.recipe.cache_bytes, self.control.stops)
         if plan == "resident":
-            gram = resident_gram(self.recipe.kernel, points, self.dtype, self.control.stops)
+            gram = resident_gram(kernel, points, self.dtype, self.control.stops)
             if gram is not None:
-                return gram
-        computed = ComputedColumns(self.recipe.kernel, points, self.dtype)
-        return CachedColumns(computed, self.recipe.cache_bytes) if kept else computed
+                return plan, gram
+        return "columns", self._cached(points)
+
+    def _plan(self, n: int, n_problems: int) -> Plan:
+        return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
+
+    def _cached(self, points: Points) -> CachedColumns:
+        return CachedColumns(ComputedColumns(self.recipe.kernel, points, self.dtype), self.recipe.cache_bytes)
 
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
         rows = np.mean([np.count_nonzero(goal.y) for goal in self.goals])
-        if jobs > 1 and rows >= THREADED_ROWS and isinstance(self.source, ResidentGram):
+        if jobs > 1 and rows >= THREADED_ROWS and self.plan == "resident":
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
                 list(pool.map(self._solve_one, range(len(self.goals))))
-        else:
+            return
+        with one_blas_thread() if rows < THREADED_ROWS else nullcontext():
             for k in range(len(self.goals)):
                 self._solve_one(k)
 
     def _solve_one(self, k: int) -> None:
         y = self.goals[k].y
         rows = np.flatnonzero(y)
-        columns = self._pair(k) if self.pairs else self.source
-        problem = Problem(columns, y[rows], self.C[rows], self.recipe.loss, psd=self.recipe.kernel.psd)
+        problem = Problem(self._columns(k, rows), y[rows], self.C[rows], self.recipe.loss, psd=self.recipe.kernel.psd)
         alpha = None if self.start is None else self.start[k, rows] * y[rows]
         monitor = self.control.monitor(k)
         self.solutions[k] = self.recipe.solver.solve(problem, alpha, monitor)
@@ -331,29 +332,19 @@ class _Work:
         decision = held_out_decisions(problem, inverse, weights, self.recipe.solver, rng)
         return fit_sigmoid(decision, problem.y[inverse] > 0)
 
-    def _pair(self, k: int) -> KernelColumns:
-        """K of the rows of one pair of classes, which are two slices."""
-        i, j = (_slice(self.distinct.codes, code) for code in (self.goals[k].negative, self.goals[k].positive))
-        if isinstance(self.source, ResidentGram):
-            return ResidentGram(self._two_slices(self.source.matrix, i, j))
-        assert isinstance(self.source, ComputedColumns)
-        points = self.source.points.take(np.r_[i, j])
-        return self._columns(self._plan(len(points), points.n_features, 1), points)
-
-    def _two_slices(self, K: Floats, i: slice, j: slice) -> Floats:
-        """K of the rows in two slices: four block copies into memory that each thread uses again for its next pair."""
-        n, m = i.stop - i.start, j.stop - j.start
-        memory = getattr(self._scratch, "memory", None)
-        if memory is None or len(memory) < (n + m) ** 2:
-            self._scratch.memory = memory = np.empty((n + m) ** 2, K.dtype)
-        out = memory[: (n + m) ** 2].reshape(n + m, n + m)
-        out[:n, :n], out[:n, n:], out[n:, :n], out[n:, n:] = K[i, i], K[i, j], K[j, i], K[j, j]
-        return out
-
-
-def _slice(codes: Floats, code: int) -> slice:
-    """Where sorted `codes` (m,) equal `code`."""
-    return slice(int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
+    def _columns(self, k: int, rows: Floats) -> KernelColumns:
+        """K of the rows of problem `k`; those of a pair of classes are two slices."""
+        if self.pairs and isinstance(self.source, ResidentGram):
+            return self.source.take(rows)
+        if not isinstance(self.source, PairGrams):
+            return self.source
+        if "resident" in (self.plan, self._plan(len(rows), 1)):
+            goal, edges = self.goals[k], self.edges
+            i, j = (slice(edges[code], edges[code + 1]) for code in (goal.negative, goal.positive))
+            gram = self.source.pair(i, j)
+            if gram is not None:
+                return gram
+        return self._cached(self.source.points.take(rows))
 
 
 def _training(work: _Work, X: Rows, classes: Floats) -> Training:

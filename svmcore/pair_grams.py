@@ -1,0 +1,95 @@
+"""K of two classes at a time, for one-vs-one: the whole K is never built, and nothing of it is computed twice."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from svmcore._threads import split_range
+from svmcore.columns import ResidentGram
+from svmcore.gram import resident_gram
+from svmcore.kernels.base import Kernel
+from svmcore.points import Floats, Points
+
+__all__ = ["PairGrams"]
+
+TILE = 512  # side of what one matrix product fills: it stays in the second-level cache
+
+
+class PairGrams:
+    """K of the rows in any two slices: each slice's own block is kept, the one between the two is not.
+
+    Parameters
+    ----------
+    kernel, points
+        A kernel with numeric parameters and the rows in the form of `kernel.prepare`, each class a slice.
+    dtype
+        Of K: float32 or float64.
+    kept_bytes
+        What the kept blocks may take; those that do not fit are computed again when asked for.
+    stop
+        Asked between tiles whether to give up.
+
+    >>> from svmcore.kernels import Linear
+    >>> points = Linear().prepare(np.array([[1.0], [2.0], [3.0]]), None, np.float64)
+    >>> grams = PairGrams(Linear(), points, np.float64, 1 << 20, lambda: False)
+    >>> grams.pair(slice(0, 1), slice(2, 3)).matrix
+    array([[1., 3.],
+           [3., 9.]])
+    """
+
+    def __init__(
+        self, kernel: Kernel, points: Points, dtype: DTypeLike, kept_bytes: int, stop: Callable[[], bool]
+    ) -> None:
+        self.kernel, self.points, self.dtype, self.stop = kernel, points, np.dtype(dtype), stop
+        self._room = kept_bytes
+        self._kept: dict[int, Floats] = {}  # by the first row of a slice
+        self._scratch = threading.local()
+
+    def pair(self, i: slice, j: slice) -> ResidentGram | None:
+        """K of the rows in `i`, then those in `j`, valid until this thread asks again; None if asked to stop."""
+        n, m = i.stop - i.start, j.stop - j.start
+        out = self._memory(n + m)
+        for rows, place in ((i, slice(0, n)), (j, slice(n, n + m))):
+            own = self._own(rows)
+            if own is None:
+                return None
+            out[place, place] = own
+        self._between(i, j, out[:n, n:], out[n:, :n])
+        return None if self.stop() else ResidentGram(out)
+
+    def _memory(self, q: int) -> Floats:
+        """A (q, q) array in memory that each thread uses again for its next pair."""
+        memory = getattr(self._scratch, "memory", None)
+        if memory is None or len(memory) < q * q:
+            self._scratch.memory = memory = np.empty(q * q, self.dtype)
+        return memory[: q * q].reshape(q, q)
+
+    def _own(self, rows: slice) -> Floats | None:
+        """K of the rows in one slice."""
+        if rows.start in self._kept:
+            return self._kept[rows.start]
+        gram = resident_gram(self.kernel, self.points.take(rows), self.dtype, self.stop)
+        if gram is None:
+            return None
+        if gram.matrix.nbytes <= self._room:
+            self._room -= gram.matrix.nbytes
+            self._kept[rows.start] = gram.matrix
+        return gram.matrix
+
+    def _between(self, i: slice, j: slice, upper: Floats, lower: Floats) -> None:
+        """Write K of the rows `i` against the rows `j` to `upper`, and its mirror image to `lower`."""
+        left, right = self.points.take(i), self.points.take(j)
+
+        def part(start: int, end: int) -> None:
+            for lo in range(start, end, TILE):
+                for first in range(0, len(right), TILE):
+                    if self.stop():
+                        return
+                    rows, columns = slice(lo, min(lo + TILE, end)), slice(first, first + TILE)
+                    tile = upper[rows, columns]
+                    self.kernel.block(left.take(rows), right.take(columns), tile)
+                    lower[columns, rows] = tile.T
+
+        split_range(len(left), part, least=TILE)
