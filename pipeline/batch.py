@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipeline import dataset as datasets
-from pipeline import evaluation, experiment, metrics, scoring
+from pipeline import decisions, evaluation, experiment, metrics, scoring
 from pipeline.cache import discard
 from pipeline.chains import finished, solve_chains
 from pipeline.config import Experiment, Sweep
@@ -287,8 +287,10 @@ def _entry(session: Session, part: Part, point: Point) -> Entry:
     if tasks[0][0].fold is not None or not dataset.n_test:
         return cross_validated(dataset, point.index, point.params, tasks)
     results = [read_answer(task)[0] for task in tasks[0]]
-    model, _ = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
-    score = evaluation.accuracy_of(scoring.test_scores(dataset, model, silent)[0])
+    model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
+    recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
+    tested = decisions.score_test_rows(dataset, model, silent, experiment.scorers(session), recipe)
+    score = evaluation.accuracy_of(tested[0])
     return entry_of(point.index, point.params, [score or 0.0], tasks, [results])
 
 

@@ -92,13 +92,23 @@ class Dataset:
 
     def test_blocks(self, rows: int | None = None) -> Iterator[tuple[Any, NDArray[np.int64]]]:
         """Yield the test rows in order, scaled, as (X, codes), `rows` at a time (default: a chunk)."""
-        if not self.n_test:
-            return
-        codes = self.sealed.read("test/codes").astype(np.int64)
-        step = rows or (4096 if self.sparse else self.sealed.chunk_rows("test/X"))
+        codes, step = self.test_codes(), rows or self.test_step
         for lo in range(0, self.n_test, step):
             hi = min(lo + step, self.n_test)
-            yield self._rows("test/X", lo, hi), codes[lo:hi]
+            yield self.test_rows(lo, hi), codes[lo:hi]
+
+    def test_rows(self, lo: int, hi: int) -> Any:
+        """Test rows lo ... hi - 1, scaled, (hi - lo, n_features) array or CSR."""
+        return self._rows("test/X", lo, hi)
+
+    def test_codes(self) -> NDArray[np.int64]:
+        """Class code of each test row, (n_test,)."""
+        return self.sealed.read("test/codes").astype(np.int64) if self.n_test else np.zeros(0, np.int64)
+
+    @property
+    def test_step(self) -> int:
+        """How many test rows are best read at a time: a chunk."""
+        return self.sealed.chunk_rows("test/X") if self.n_test and not self.sparse else 4096
 
     def verify(self) -> None:
         """Compare every file with its sha256; a difference is an InputError naming the file."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pipeline import dataset as datasets
-from pipeline import evaluation, metrics, scoring
+from pipeline import decisions, evaluation, metrics, scoring
 from pipeline.artifacts import Store, open_store, run_id, save_model
 from pipeline.cache import evict
 from pipeline.cluster import ClusterLost, InlineWorkers, Workers, open_workers
@@ -217,6 +217,11 @@ def workers_for(session: Session, grams: Sequence[str]) -> Workers:
     return InlineWorkers()
 
 
+def scorers(session: Session) -> Workers | None:
+    """Who scores test rows if they are many: the session's workers, unless they are this process."""
+    return None if session.exp.cluster.kind == "inline" else session.workers
+
+
 def choose_plan(exp: Experiment, n: int, itemsize: int) -> str:
     """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns.
 
@@ -291,7 +296,8 @@ def score(session: Session, data: Ingested, plan: KernelPlan, solved: Solved) ->
         per_class = scoring.class_entries(solved.labels, results, model)
         decision = np.stack([stored_decision(task) for task in tasks], axis=1)
         train = scoring.train_confusion(dataset, model, decision)
-        tested = scoring.test_scores(dataset, model, session.progress)
+        recipe = decisions.Recipe.of(dataset, plan.kernel, tasks, model, support)
+        tested = decisions.score_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, train, tested)
         found |= {"history": evaluation.curves(solved.labels, [r.history for r in results]), "tol": session.exp.tol}
         write_json(session.folder / "evaluation.json", found)

@@ -1,4 +1,9 @@
-"""Labels and decision values of a source, in blocks, to CSV, Parquet or JSON; accuracy where labels are there."""
+"""Labels and decision values of a source, in blocks, to CSV, Parquet or JSON; accuracy where labels are there.
+
+All on this host, however large the source: a model names no cluster, and rows that one reader streams could reach
+workers only through the scheduler. Memory is that of a block, and threads keep every core busy: local worker processes
+would add their start and a copy of the support vectors each, and no speed.
+"""
 
 import contextlib
 import csv

@@ -1,9 +1,9 @@
 """From solved problems to one model, and its scores.
 
-Training rows are scored by the solver's own decision values, test rows in blocks; nothing is stored here.
+Training rows are scored by the solver's own decision values, test rows by `pipeline.decisions`; nothing is stored here.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from svmcore.kernels import Kernel
 from svmcore.model import Model
 from svmcore.multiclass import vote
 
-__all__ = ["assemble", "class_entries", "evaluation_of", "test_scores", "train_confusion"]
+__all__ = ["assemble", "class_entries", "evaluation_of", "train_confusion"]
 
 
 def assemble(
@@ -48,22 +48,6 @@ def train_confusion(dataset: Any, model: Model, decision: Any) -> Any:
     return evaluation.confusion(dataset.codes(), predicted, len(dataset.classes), dataset.counts())
 
 
-def test_scores(dataset: Any, model: Model, progress: Callable[..., None]) -> tuple[Any, Any, Any]:
-    """Confusion matrix of the test rows, and for two classes their codes (n,) and decision values (n,) (else empty)."""
-    k, done = len(dataset.classes), 0
-    matrix = np.zeros((k, k), np.int64)
-    codes_seen, values = [np.zeros(0, np.int64)], [np.zeros(0)]
-    for X, codes in dataset.test_blocks():
-        decision = model.decision_function(X)
-        matrix += evaluation.confusion(codes, vote(decision, k, model.scheme), k)
-        if k == 2:
-            codes_seen.append(codes)
-            values.append(decision[:, 0])
-        done += len(codes)
-        progress("score", done, dataset.n_test)
-    return matrix, np.concatenate(codes_seen), np.concatenate(values)
-
-
 def evaluation_of(
     dataset: Any, model: Model, decision: Any, train: Any, tested: tuple[Any, Any, Any]
 ) -> dict[str, Any]:
@@ -74,7 +58,7 @@ def evaluation_of(
     decision
         (m, k) the solver's values on the merged training rows.
     train, tested
-        Results of `train_confusion` and `test_scores`.
+        Results of `train_confusion` and `decisions.score_test_rows`.
     """
     matrix, codes, values = tested
     weights = None
