@@ -15,12 +15,24 @@ from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.points import Floats
 
-__all__ = ["gather_square", "place_strip", "solve_box", "solve_pairs"]
+__all__ = ["extremes", "gather_square", "place_strip", "solve_box", "solve_pairs"]
 
 BLOCK = 128
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 FAR = 1e30  # keeps a row out of a scan
 TAU = 1e-12  # curvature below this counts as none: the step goes to the end of the box
+
+
+@njit
+def extremes(s, beta, lo, hi):  # type: ignore[no-untyped-def]
+    """Return m = max of s over I_up and M = min of s over I_low."""
+    m, low = -np.inf, np.inf
+    for i in range(len(s)):
+        if beta[i] < hi[i] and s[i] > m:
+            m = s[i]
+        if beta[i] > lo[i] and s[i] < low:
+            low = s[i]
+    return m, low
 
 
 def gather_square(matrix: Floats, rows: Floats, columns: Floats, out: Floats) -> None:

@@ -16,7 +16,7 @@ from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.problem import Bias, Problem
 from svmcore.solution import Status
-from svmcore.solvers._smo_passes import gather_square, place_strip, solve_box, solve_pairs
+from svmcore.solvers._smo_passes import extremes, gather_square, place_strip, solve_box, solve_pairs
 from svmcore.solvers._squares import gather_known, squares
 from svmcore.solvers.base import Outcome, Solver
 
@@ -56,6 +56,7 @@ class MemoryState:
         self.lo = np.where(y > 0, 0.0, -upper)
         self.hi = np.where(y > 0, upper, 0.0)
         self.beta = y * alpha
+        self._extremes: tuple[float, float] | None = None  # until the next `apply`
         if gradient is not None:
             self.score = -y * gradient
             return
@@ -75,11 +76,13 @@ class MemoryState:
 
     def extremes(self) -> tuple[float, float]:
         """Return m(alpha) and M(alpha); without the equality both are taken together with 0."""
-        m = float(np.where(self.beta < self.hi, self.score, -np.inf).max())
-        low = float(np.where(self.beta > self.lo, self.score, np.inf).min())
-        if self.problem.bias is not Bias.FREE:
-            return max(m, 0.0), min(low, 0.0)
-        return m, low
+        if self._extremes is None:
+            self._extremes = self._scan_extremes()
+        return self._extremes
+
+    def _scan_extremes(self) -> tuple[float, float]:
+        m, low = extremes(self.score, self.beta, self.lo, self.hi)
+        return (m, low) if self.problem.bias is Bias.FREE else (max(m, 0.0), min(low, 0.0))
 
     def kkt_gap(self) -> float:
         """Return m - M, at least 0; without the equality, the larger of the two violations."""
@@ -108,6 +111,7 @@ class MemoryState:
         delta = beta - self.beta[idx]
         moved = delta != 0
         self.beta[idx] = beta
+        self._extremes = None
         self._update_scores(idx[moved], delta[moved])
 
     def importance(self, idx: Floats) -> Floats:
