@@ -27,8 +27,11 @@ _CORE_SCHEMA = (
 )
 
 
-class _Loader(yaml.SafeLoader):
-    """The safe loader with the core schema's resolvers in place of YAML 1.1's."""
+class _SafeLoader(yaml.SafeLoader):
+    """The safe loader: no tag makes an object, and the core schema's resolvers stand in place of YAML 1.1's.
+
+    `yaml.safe_load` takes no other loader than its own, which reads YAML 1.1 and lets the last of two equal keys win.
+    """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
@@ -46,8 +49,8 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
-class _Dumper(yaml.SafeDumper):
-    """The safe dumper, quoting exactly the strings that `_Loader` would read as something else."""
+class _SafeDumper(yaml.SafeDumper):
+    """The safe dumper, quoting exactly the strings that `_SafeLoader` would read as something else."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
@@ -61,10 +64,10 @@ def _construct_int(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     return int(text, 0) if text[:2] in ("0o", "0x") else int(text, 10)
 
 
-for _kind in (_Loader, _Dumper):
+for _kind in (_SafeLoader, _SafeDumper):
     for _name, _pattern, _first in _CORE_SCHEMA:
         _kind.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), _first)
-_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_SafeLoader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
 def parse(text: str, where: str = "YAML") -> Any:
@@ -74,13 +77,18 @@ def parse(text: str, where: str = "YAML") -> Any:
     {'tol': 0.001, 'C': inf, 'labels': ['no', 10, '1:30']}
     """
     try:
-        return yaml.load(text, Loader=_Loader)
+        return yaml.load(text, Loader=_SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}, line {mark.line + 1}, column {mark.column + 1}" if mark else where
         raise InputError(f"{place}: not valid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+    except (ValueError, KeyError, AttributeError) as error:  # PyYAML's own at `!!int x`, `!!bool x`, `!!timestamp x`
+        why = f"a value does not fit its tag ({error}); leave the tag out"
+        raise InputError(f"{where}: not valid YAML: {why}") from None
+    except RecursionError:
+        raise InputError(f"{where}: not valid YAML: brackets within brackets, too many levels; use fewer") from None
 
 
 def dump(value: Any) -> str:
@@ -89,4 +97,4 @@ def dump(value: Any) -> str:
     >>> parse(dump({"tol": 1e-07, "label": "1e-3"}))
     {'tol': 1e-07, 'label': '1e-3'}
     """
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return yaml.dump(value, Dumper=_SafeDumper, sort_keys=False, allow_unicode=True, default_flow_style=False)

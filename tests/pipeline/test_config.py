@@ -171,9 +171,18 @@ def test_a_key_given_twice_is_an_error():
         yaml12.parse("C: 1\nC: 2\n")
 
 
-def test_yaml_runs_no_code():
-    with pytest.raises(InputError, match="not valid YAML"):
-        yaml12.parse("!!python/object/apply:os.system [echo]")
+@pytest.mark.parametrize("tag", ["object/apply:os.mkdir", "object/new:os.mkdir", "name:os.mkdir", "module:os"])
+def test_yaml_makes_no_objects_and_runs_no_code(tmp_path, tag):
+    made = tmp_path / "made"
+    text = message(written(tmp_path, f"data: !!python/{tag} [{made}]"))
+    assert "exp.yaml, line 1, column 7: not valid YAML: could not determine a constructor for the tag" in text
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("text", ["!!int x", "!!float x", "!!bool x", "!!timestamp x", "9" * 5000, "[" * 3000])
+def test_yaml__a_value_that_cannot_be_read_is_an_error(text):
+    with pytest.raises(InputError, match="YAML: not valid YAML: "):
+        yaml12.parse(text)
 
 
 # ---- overrides ----
