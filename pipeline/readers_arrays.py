@@ -1,9 +1,12 @@
 """Parquet, npz, zarr groups and scikit-learn's bundled sets as row blocks."""
 
+import contextlib
 import hashlib
+import lzma
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import numpy as np
@@ -17,6 +20,24 @@ from pipeline.streams import folder_of, open_bytes, sha256_of
 
 __all__ = ["BundledSource", "NpzSource", "ParquetSource", "ZarrSource"]
 
+BROKEN_ZIP = (
+    zipfile.BadZipFile,  # no archive at all, one that is cut short, or a checksum that does not hold
+    zlib.error,  # a changed byte of a compressed member
+    lzma.LZMAError,  # the same
+    OSError,  # the same in bzip2; an offset that points out of the file
+    EOFError,  # fewer values than the shape says
+    RuntimeError,  # a password; as NotImplementedError, a compression that zipfile does not know
+)
+BROKEN_ZARR = (  # zarr has no error of its own, and every codec adds others
+    OSError,  # no such folder or group
+    ValueError,  # metadata that is no JSON; a chunk of another length
+    TypeError,  # metadata with an unknown key
+    KeyError,  # metadata without a key it needs
+    RuntimeError,  # a chunk that blosc or zstd cannot decompress
+    zlib.error,  # a chunk that gzip cannot decompress
+    EOFError,  # a gzip chunk that is cut short
+)
+
 
 def _rows_in(rows_bytes: int, n_features: int) -> int:
     return max(1, rows_bytes // (8 * max(1, n_features)))
@@ -24,8 +45,10 @@ def _rows_in(rows_bytes: int, n_features: int) -> int:
 
 def _numbers(source: Source, X: NDArray[Any], first_row: int) -> NDArray[np.float64]:
     """Return rows as C-contiguous float64, refusing what is not a finite number."""
-    check_finite(source, X, first_row)
-    return np.ascontiguousarray(X, dtype=np.float64)
+    with np.errstate(over="ignore"):  # a long double beyond float64's range becomes infinity, which is refused
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+    check_finite(source, rows, first_row)
+    return rows
 
 
 class ParquetSource(Source):
@@ -52,8 +75,9 @@ class ParquetSource(Source):
                         block = self._block(batch, columns)
                         self.done += batch.num_rows
                         yield block
-            except (pa.ArrowException, OSError) as error:
-                raise self.fail(f"not a whole Parquet file ({str(error).splitlines()[0][:200]})") from None
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last at a changed column name
+                reason = str(error).splitlines()[0][:200]
+                raise self.fail(f"not a whole Parquet file ({reason}); fetch or write it again") from None
         if not self.total:
             raise self.fail("holds no rows")
 
@@ -117,8 +141,10 @@ class NpzSource(Source):
                 with zipfile.ZipFile(raw) as archive:
                     y = self._labels(archive)
                     yield from self._rows(archive, y, rows_bytes)
-            except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-                raise self.fail(f"not a whole .npz archive ({error}); write it again with numpy.savez") from None
+            except BROKEN_ZIP as error:
+                raise self.fail(
+                    f"not a whole .npz archive ({error}); fetch it again, or write it again with numpy.savez"
+                ) from None
 
     def digest(self) -> str:
         """Sha256 of the file as it is stored."""
@@ -131,8 +157,8 @@ class NpzSource(Source):
             version = npy.read_magic(stream)
             read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, fortran, dtype = read_header(stream)
-        except ValueError as error:
-            raise self.fail(f"the member {name!r} is not a NumPy array ({error})") from None
+        except (ValueError, tokenize.TokenError) as error:  # the header is a text that NumPy parses
+            raise self.fail(f"the member {name!r} is not a NumPy array ({error}); save it with numpy.savez") from None
         if dtype.hasobject:
             raise self.fail(
                 f"the member {name!r} holds Python objects, which are never loaded; save numbers or strings"
@@ -140,7 +166,7 @@ class NpzSource(Source):
         return stream, shape, fortran, dtype
 
     def _labels(self, archive: zipfile.ZipFile) -> NDArray[Any] | None:
-        members = {name.removesuffix(".npy") for name in archive.namelist()}
+        members = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
         missing = [name for name in ("X", "y") if name not in members]
         if "X" in missing or (missing and self.n_features is None):
             found = ", ".join(sorted(members)) or "none"
@@ -194,20 +220,42 @@ class ZarrSource(Source):
 
     def blocks(self, rows_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
         """Yield dense or CSR blocks."""
-        import zarr
-
-        try:
-            group = zarr.open_group(str(self.folder), mode="r")
-            y = check_labels(self, np.asarray(group["y"][...])) if "y" in group else None
-            if "X" not in group or (y is None and self.n_features is None):
-                raise self.fail("a zarr group needs the arrays X (n, p) and y (n,)")
-            yield from (self._csr(group["X"], y, rows_bytes) if self.sparse else self._dense(group["X"], y, rows_bytes))
-        except (FileNotFoundError, KeyError, RuntimeError, OSError) as error:
-            raise self.fail(f"not a whole zarr group with X and y ({str(error).splitlines()[0][:200]})") from None
+        arrays = self._open()
+        y = check_labels(self, self._read(arrays["y"])) if "y" in arrays else None
+        yield from (self._csr(arrays, y, rows_bytes) if self.sparse else self._dense(arrays["X"], y, rows_bytes))
 
     def digest(self) -> str:
         """Sha256 over all files of the group."""
         return sha256_of(str(self.folder))
+
+    def _open(self) -> dict[str, Any]:
+        """Open the arrays there are of y and X, or y and the three parts of X."""
+        import zarr
+
+        needed = ["X/data", "X/indices", "X/indptr"] if self.sparse else ["X"]
+        with self._zarr_errors():
+            group = zarr.open_group(str(self.folder), mode="r")
+            found = {name: group[name] for name in ("y", *needed) if name in group}
+            self._shape = group["X"].attrs.get("shape") if self.sparse else None
+        arrays = {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
+        needed += ["y"] if self.n_features is None else []
+        if missing := [name for name in needed if name not in arrays]:
+            wanted = "X (n, p), or X/data, X/indices and X/indptr of CSR, and y (n,)"
+            raise self.fail(f"no array {missing[0]!r}; a zarr group needs {wanted}")
+        return arrays
+
+    def _read(self, array: Any, rows: Any = ...) -> NDArray[Any]:
+        with self._zarr_errors():
+            return np.asarray(array[rows])
+
+    @contextlib.contextmanager
+    def _zarr_errors(self) -> Iterator[None]:
+        """Turn what zarr raises into an InputError; nothing but zarr's own calls belongs inside."""
+        try:
+            yield
+        except BROKEN_ZARR as error:
+            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+            raise self.fail(f"not a whole zarr group with X and y ({reason}); copy or write it again") from None
 
     def _dense(self, X: Any, y: NDArray[Any] | None, rows_bytes: int) -> Iterator[RowBlock]:
         if len(X.shape) != 2 or 0 in X.shape or X.dtype.kind not in "biuf":
@@ -216,28 +264,57 @@ class ZarrSource(Source):
         chunk = X.chunks[0]
         step = max(chunk, _rows_in(rows_bytes, X.shape[1]) // chunk * chunk)
         for start in range(0, self.total, step):
-            rows = _numbers(self, np.asarray(X[start : start + step]), start)
+            rows = _numbers(self, self._read(X, slice(start, start + step)), start)
             self.done = start + len(rows)
             yield RowBlock(rows, None if y is None else y[start : start + step])
 
-    def _csr(self, X: Any, y: NDArray[Any] | None, rows_bytes: int) -> Iterator[RowBlock]:
-        indptr = np.asarray(X["indptr"][...], dtype=np.int64)
-        p = self.n_features or int(X.attrs["shape"][1] if "shape" in X.attrs else np.max(X["indices"][...]) + 1)
+    def _csr(self, parts: Mapping[str, Any], y: NDArray[Any] | None, rows_bytes: int) -> Iterator[RowBlock]:
+        indptr = self._row_ends(parts)
+        p = self._n_columns(parts["X/indices"])
         self._expect((len(indptr) - 1, p), y)
         starts = np.searchsorted(indptr, np.arange(0, indptr[-1] + 1, max(1, rows_bytes // 12)), side="right") - 1
         edges = np.unique([*starts, self.total])
         for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            a, b = int(indptr[lo]), int(indptr[hi])
-            data = np.asarray(X["data"][a:b], dtype=np.float64)
-            if not np.isfinite(data).all():
-                at = int(np.flatnonzero(~np.isfinite(data))[0])
-                row = int(np.searchsorted(indptr, a + at, side="right"))
-                raise self.fail(f"row {row}, column {X['indices'][a + at]} (counted from 0): {data[at]}")
-            block = sparse.csr_array((data, np.asarray(X["indices"][a:b]), indptr[lo : hi + 1] - a), shape=(hi - lo, p))
-            block.sum_duplicates()
-            block.eliminate_zeros()
+            block = self._csr_rows(parts, indptr[lo : hi + 1], lo, p)
             self.done = hi
             yield RowBlock(block, None if y is None else y[lo:hi])
+
+    def _row_ends(self, parts: Mapping[str, Any]) -> NDArray[np.int64]:
+        """Return indptr (n + 1,), checked: compiled code follows it wherever it points."""
+        data, indices, ends = (parts[f"X/{name}"] for name in ("data", "indices", "indptr"))
+        if data.dtype.kind not in "biuf" or indices.dtype.kind not in "iu" or ends.dtype.kind not in "iu":
+            kinds = f"{data.dtype}, {indices.dtype} and {ends.dtype}"
+            raise self.fail(f"X/data, X/indices and X/indptr are {kinds}; numbers, integers and integers are needed")
+        indptr = self._read(ends).astype(np.int64)
+        whole = indptr.ndim == 1 and len(indptr) > 1 and indptr[0] == 0 and (np.diff(indptr) >= 0).all()
+        if not whole or not data.shape == indices.shape == (indptr[-1],):
+            raise self.fail("X/indptr is not CSR's; it must rise from 0 to the length of X/data and X/indices")
+        return indptr
+
+    def _n_columns(self, indices: Any) -> int:
+        if self.n_features:
+            return self.n_features
+        match self._shape:
+            case [_, int(p)]:
+                return p
+            case None:
+                return int(self._read(indices).max(initial=-1)) + 1
+        raise self.fail(f"the attribute 'shape' of X is {self._shape!r}; [rows, columns] are needed")
+
+    def _csr_rows(self, parts: Mapping[str, Any], indptr: NDArray[np.int64], first_row: int, p: int) -> Any:
+        """Return the rows that `indptr` (rows + 1,) delimits, columns sorted, no zeros stored."""
+        part = slice(int(indptr[0]), int(indptr[-1]))
+        data, indices = self._read(parts["X/data"], part).astype(np.float64), self._read(parts["X/indices"], part)
+        bad = ~np.isfinite(data) | (indices < 0) | (indices >= p)
+        if bad.any():
+            at = int(np.argmax(bad))
+            row = first_row + int(np.searchsorted(indptr, part.start + at, side="right"))
+            what = f"row {row}, column {indices[at]} (counted from 0): {data[at]}"
+            raise self.fail(f"{what}; finite numbers in columns 0 to {p - 1} are needed")
+        block = sparse.csr_array((data, indices, indptr - part.start), shape=(len(indptr) - 1, p))
+        block.sum_duplicates()
+        block.eliminate_zeros()
+        return block
 
     def _expect(self, shape: tuple[int, ...], y: NDArray[Any] | None) -> None:
         self.total = int(shape[0])

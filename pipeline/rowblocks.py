@@ -67,7 +67,10 @@ def check_labels(source: Source, y: NDArray[Any], first_row: int = 0) -> NDArray
     if y.ndim != 1:
         raise source.fail(f"the labels have shape {y.shape}; one label a row is needed")
     if y.dtype.kind == "S":
-        y = np.char.decode(y, "utf-8")
+        try:
+            y = np.char.decode(y, "utf-8")
+        except UnicodeDecodeError as error:
+            raise source.fail(f"the labels are bytes that are not UTF-8 ({error}); save them as strings") from None
     if y.dtype.kind not in "biufUTO":
         raise source.fail(f"labels of type {y.dtype} cannot name classes; use numbers or strings")
     if y.dtype.kind == "f" and not np.isfinite(y).all():

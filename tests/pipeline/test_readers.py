@@ -385,6 +385,74 @@ def test_npz__what_is_wrong_is_named(tmp_path):
     whole = saved(X=X, y=Y).read_bytes()
     assert "not a whole .npz" in error(text_file(tmp_path, whole[: len(whole) // 2], "t.npz"))
     assert "4 features, but 3 are expected" in error(saved(X=X, y=Y), n_features=3)
+    assert "bytes that are not UTF-8" in error(saved(X=X, y=np.array(["é".encode("latin-1")] * 50)))
+    assert "infinity" in error(saved(X=X * np.longdouble("1e400"), y=Y))
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def zipped(path, method=zipfile.ZIP_STORED, **members):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("_", "."), content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (b"", "is not a NumPy array"),
+        (npy(X)[:40], "is not a NumPy array"),
+        (npy(X).replace(b"}", b"("), "is not a NumPy array"),
+        (npy(X)[:-8], "an array ends before its shape says"),
+    ],
+    ids=["empty", "cut in the header", "a changed header", "cut in the values"],
+)
+def test_npz__a_member_that_is_no_array(tmp_path, content, wrong):
+    assert wrong in error(zipped(tmp_path / "a.npz", X_npy=content, y_npy=npy(Y)))
+
+
+def test_npz__a_member_without_its_ending_is_missing(tmp_path):
+    assert "no member 'y'" in error(zipped(tmp_path / "a.npz", X_npy=npy(X), y=npy(Y)))
+
+
+def flipped(path, marker, at, bits):
+    """The archive with some bits changed, `at` bytes behind each `marker`."""
+    raw, start = bytearray(path.read_bytes()), -1
+    while (start := raw.find(marker, start + 1)) >= 0:
+        raw[start + at] ^= bits
+    path.write_bytes(raw)
+    return path
+
+
+METHODS = {"stored": 0, "deflated": zipfile.ZIP_DEFLATED, "bzip2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA}
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_npz__a_changed_byte_is_found_in_every_compression(tmp_path, method):
+    path = zipped(tmp_path / "a.npz", method, X_npy=npy(X), y_npy=npy(Y))
+    assert read(path)[1] == Y.tolist()
+    assert "not a whole .npz" in error(flipped(path, b"X.npy", 60, 255))
+
+
+@pytest.mark.parametrize(
+    ("marker", "at", "bits", "wrong"),
+    [
+        (b"PK\1\2", 8, 1, "encrypted"),
+        (b"PK\1\2", 10, 99, "compression method"),
+        (b"PK\5\6", 18, 1, "Invalid argument"),
+    ],
+    ids=["a password", "an unknown compression", "an offset out of the file"],
+)
+def test_npz__a_directory_that_cannot_be_followed(tmp_path, marker, at, bits, wrong):
+    path = zipped(tmp_path / "a.npz", X_npy=npy(X), y_npy=npy(Y))
+    text = error(flipped(path, marker, at, bits))
+    assert "not a whole .npz archive" in text
+    assert wrong in text
 
 
 def test_npz__objects_are_never_loaded(tmp_path):
@@ -431,9 +499,50 @@ def test_zarr__what_is_wrong_is_named(tmp_path):
     bad = X.copy()
     bad[3, 1] = np.inf
     group.create_array("X", data=bad)
-    assert "arrays X (n, p) and y" in error(tmp_path / "d.zarr")
+    assert "no array 'y'" in error(tmp_path / "d.zarr")
     group.create_array("y", data=Y)
     assert "row 4, column 1 (counted from 0): infinity" in error(tmp_path / "d.zarr")
+
+
+def zarr_csr(folder, shape=(50, 4), **changed):
+    """A group with the parts of a CSR matrix, some of them `changed`, None for none."""
+    import zarr
+
+    S = sparse.csr_array(X)
+    group = zarr.create_group(str(folder / "s.zarr"), overwrite=True)
+    group.create_array("y", data=Y)
+    parts = group.create_group("X", attributes={"shape": list(shape)})
+    for name in ("data", "indices", "indptr"):
+        if (part := changed.get(name, lambda value: value)(getattr(S, name))) is not None:
+            parts.create_array(name, data=part)
+    return folder / "s.zarr"
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({"data": lambda v: None}, "no array 'X/data'"),
+        ({"data": lambda v: v[:-1]}, "indptr is not CSR's"),
+        ({"data": lambda v: v * 1j}, "are complex128, int32 and int32; numbers, integers"),
+        ({"data": lambda v: np.where(v == v[7], np.nan, v)}, "nan; finite numbers"),
+        ({"indices": lambda v: v + 1}, "column 4 (counted from 0)"),
+        ({"indices": lambda v: v - 1}, "column -1 (counted from 0)"),
+        ({"indptr": lambda v: v + 1}, "indptr is not CSR's"),
+        ({"indptr": lambda v: v[::-1].copy()}, "indptr is not CSR's"),
+        ({"indptr": lambda v: np.where(v == v[9], 10**6, v)}, "indptr is not CSR's"),
+        ({"shape": (50,)}, "[rows, columns] are needed"),
+    ],
+)
+def test_zarr__parts_that_are_no_csr_are_refused_before_compiled_code_follows_them(tmp_path, changed, wrong):
+    assert wrong in error(zarr_csr(tmp_path, **changed))
+
+
+@pytest.mark.parametrize("file", ["zarr.json", "X/zarr.json", "X/data/zarr.json", "X/data/c/0", "y/c/0"])
+def test_zarr__a_file_that_is_cut_short_is_found(tmp_path, file):
+    folder = zarr_csr(tmp_path)
+    whole = (folder / file).read_bytes()
+    (folder / file).write_bytes(whole[: len(whole) // 2])
+    assert "not a whole zarr group" in error(folder)
 
 
 @pytest.mark.parametrize(
