@@ -3,10 +3,11 @@
 What a key accepts is said once, in its `Field(description=...)`; this file only finds the key an error is about.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from svmcore.errors import InputError, SVMError, did_you_mean
 
@@ -15,7 +16,7 @@ __all__ = ["explain", "known_keys"]
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Every dotted key of a model and of its sections, e.g. `data.source`."""
-    for name, field in model.model_fields.items():
+    for name, field in _fields(model).items():
         yield prefix + name
         section = _section(field.annotation)
         if section is not None:
@@ -24,7 +25,7 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> SVMError:
     """Return the first thing wrong with a configuration as one InputError (or the plug-in's own error)."""
-    first = error.errors(include_url=False)[0]
+    first = _telling(error.errors(include_url=False))
     path, description = _locate(model, first["loc"])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, SVMError):
@@ -35,6 +36,20 @@ def explain(error: ValidationError, model: type[BaseModel], where: str) -> SVMEr
         return InputError(f"{where}: the key '{path}' is missing; it needs {description}")
     detail = f" ({cause})" if cause is not None else ""
     return InputError(f"{where}: {path} is {_shown(first['input'])}{detail}; accepted: {description}")
+
+
+def _telling(errors: Sequence[Any]) -> Any:
+    """Return the first error; of a missing key, the unknown one beside it: that is how it was misspelt."""
+    first = errors[0]
+    if first["type"] != "missing":
+        return first
+    beside = (e for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == first["loc"][:-1])
+    return next(beside, first)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Fields by the names they have in a file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
@@ -50,20 +65,21 @@ def _locate(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[str, st
     keys: list[str] = []
     description = ""
     here: type[BaseModel] | None = model
+    open_keys = False
     for step in loc:
-        if here is None or step not in here.model_fields:
-            if here is not None and not keys:
+        if here is None or step not in _fields(here):
+            if open_keys or (here is not None and not keys):
                 keys.append(str(step))
             break
-        field = here.model_fields[str(step)]
+        field = _fields(here)[str(step)]
         keys.append(str(step))
-        here = _section(field.annotation)
+        here, open_keys = _section(field.annotation), get_origin(field.annotation) is dict
         description = field.description or _section_description(here)
     return ".".join(keys), description or "a mapping of the known keys"
 
 
 def _section_description(section: type[BaseModel] | None) -> str:
-    return f"a mapping with the keys {', '.join(section.model_fields)}" if section is not None else ""
+    return f"a mapping with the keys {', '.join(_fields(section))}" if section is not None else ""
 
 
 def _unknown_key(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
@@ -71,8 +87,8 @@ def _unknown_key(model: type[BaseModel], loc: tuple[int | str, ...]) -> str:
     *parents, key = [str(step) for step in loc]
     section: type[BaseModel] | None = model
     for parent in parents:
-        section = _section(section.model_fields[parent].annotation) if section else None
-    known = list(section.model_fields) if section is not None else []
+        section = _section(_fields(section)[parent].annotation) if section else None
+    known = list(_fields(section)) if section is not None else []
     place = f"in '{'.'.join(parents)}'" if parents else "at the top"
     elsewhere = {dotted.rsplit(".", 1)[-1]: dotted for dotted in (*known_keys(model), "solver.tol", "kernel.gamma")}
     nearest = did_you_mean(key, known)
