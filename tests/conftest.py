@@ -1,7 +1,19 @@
 """Finished runs that several tests look at, made once; nobody may change them (copy first)."""
 
+import signal
+
 import numpy as np
 import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ctrl_c():
+    """A shell starts what it puts in the background deaf to Ctrl-C, and so would be the drivers that tests send one."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
