@@ -14,11 +14,13 @@ import pytest
 pytestmark = pytest.mark.full
 
 TELLING = """
-import json, sys
+import json, os, signal, sys
 from pipeline import run
 
 def tell(stage, done, total, **info):
     print(stage, done, total, info.get("status", ""), flush=True)
+    if [stage, str(done)] == sys.argv[3:]:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
     record = run(sys.argv[1], store=sys.argv[2], progress=tell)
@@ -28,11 +30,21 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
-    """4,000 rows of 300 features in five classes: about ten strips of kernel, each a good part of a second."""
-    folder = tmp_path_factory.mktemp("data")
+    """4,000 rows of 300 features in five classes: eight strips of kernel, problems that take a while."""
+    return experiment(tmp_path_factory.mktemp("data"), 4000, 300, 0.25)
+
+
+@pytest.fixture(scope="module")
+def strips(tmp_path_factory):
+    """8,000 rows of 10 features: 13 strips, more than the 10 that were handed out when the third is done."""
+    return experiment(tmp_path_factory.mktemp("strips"), 8000, 10, 3.0)
+
+
+def experiment(folder, n, p, spread):
+    """A folder with rows, config and driver."""
     rng = np.random.default_rng(2)
-    y = rng.integers(0, 5, 4000)
-    X = rng.normal(size=(4000, 300)) + 0.25 * rng.normal(size=(5, 300))[y]
+    y = rng.integers(0, 5, n)
+    X = rng.normal(size=(n, p)) + spread * rng.normal(size=(5, p))[y]
     np.savez(folder / "rows.npz", X=X, y=y)
     (folder / "run.py").write_text(TELLING)
     (folder / "rows.yaml").write_text(
@@ -43,10 +55,10 @@ def config(tmp_path_factory):
 
 
 class Run:
-    """A driver in a process of its own, read line by line."""
+    """A driver in a process of its own, read line by line; it kills itself when a stage is as far as `end` says."""
 
-    def __init__(self, folder, store):
-        argv = [sys.executable, "run.py", "rows.yaml", str(store)]
+    def __init__(self, folder, store, *end):
+        argv = [sys.executable, "run.py", "rows.yaml", str(store), *end]
         self.process = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.children = []
 
@@ -97,14 +109,15 @@ def test_killed_worker__costs_nothing_but_its_block(config, undisturbed, tmp_pat
     assert answer(run.result()) == answer(undisturbed)
 
 
-def test_killed_driver__in_the_kernel_goes_on_from_its_blocks(config, undisturbed, tmp_path):
-    run = Run(config, tmp_path)
-    run.until("kernel", "3")
+def test_killed_driver__in_the_kernel_goes_on_from_its_blocks(strips, tmp_path, tmp_path_factory):
+    run = Run(strips, tmp_path, "kernel", "3")
+    run.until("kernel", "1")
+    assert run.process.wait() == -signal.SIGKILL
     run.kill()
     assert not [folder for folder in tmp_path.iterdir() if not folder.name.startswith(".")]
-    record = Run(config, tmp_path).result()
+    record = Run(strips, tmp_path).result()
     assert 3 <= record["blocks"]["reused"] < record["blocks"]["total"]
-    assert answer(record) == answer(undisturbed)
+    assert answer(record) == answer(Run(strips, tmp_path_factory.mktemp("whole")).result())
     assert sorted(p.name for p in tmp_path.iterdir()) == [".cache", "rows"]
 
 
