@@ -55,7 +55,7 @@ class Sample:
         self.codes = np.asarray(dataset.codes())[:rows]
         self.counts = np.asarray(dataset.counts(), np.float64)[:rows]
         with np.errstate(over="ignore", invalid="ignore"):
-            gram = resident_gram(kernel, Points.prepare(dataset.X(0, len(self.codes)), None, np.float32), np.float32)
+            gram = resident_gram(kernel, Points.for_gram(dataset.X(0, len(self.codes))), np.float32)
         assert gram is not None
         self.K = gram.matrix
 
@@ -112,7 +112,7 @@ def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
     from svmcore.kernels.base import blocks
 
     side = min(BLOCK, dataset.n_merged)
-    rows = Points.prepare(dataset.X(0, side), None, dtype)
+    rows = Points.for_gram(dataset.X(0, side), dtype)
     outs = [np.empty((side, side), dtype) for _ in kernels]
     with threadpool_limits(1, "blas"), np.errstate(over="ignore", invalid="ignore"):
         blocks(kernels, rows, rows, outs)

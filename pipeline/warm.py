@@ -12,13 +12,15 @@ def warm_up() -> None:
     from svmcore.columns import ResidentGram
     from svmcore.kernels import Kernel
     from svmcore.kernels.base import blocks
+    from svmcore.points import Points
     from svmcore.problem import Problem
     from svmcore.solvers import Solver
 
     kernel = Kernel.create({"name": "rbf", "gamma": 1.0})
-    P = kernel.prepare(np.array([[0.0], [1.0], [2.0]]), None, np.float32)
     K = np.empty((3, 3), np.float32)
-    blocks([kernel], P, P, [K])
+    for rows in (np.array([[0.0], [1.0], [2.0]]), np.linspace(0, 1, 60).reshape(3, 20) ** 2):  # on a lattice, and not
+        P = Points.for_gram(rows)
+        blocks([kernel], P, P, [K])
     strips._finish(K, kernel.diagonal_of(P).astype(np.float32))
     strips._transpose(K, np.empty_like(K))
     strips._checksums(K, 0, 0, 3)

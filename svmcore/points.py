@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from svmcore._byte_products import is_fast
 from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
+from svmcore.lattice import Codes, encode, integer_products
 
 __all__ = ["Floats", "Moments", "Points", "Rows", "inner_products"]
 
@@ -26,6 +28,8 @@ Rows: TypeAlias = Any  # an (n, p) array or a scipy CSR matrix: scipy ships no t
 
 SPARSE = np.empty(0)  # the centre of rows that are kept sparse
 DENSITY = 0.1  # share of non-zero entries below which the CSR products are faster than a matrix product
+CODED_DENSITY = 0.02  # the same for products of 8-bit integers
+DENSE_ENTRIES = 1 << 27  # of a CSR matrix that is made dense to look for a lattice
 PANEL = 64  # CSR rows scattered to one dense panel: 64 lanes of float64 fill eight wide registers
 
 
@@ -48,7 +52,7 @@ class Points:
     Attributes
     ----------
     values
-        (n, p) C-contiguous centred rows, or CSR as it came.
+        (n, p) C-contiguous centred rows, CSR as it came, or `Codes` of rows on a lattice.
     moments
         Squared norms and offsets (n,), float64.
     centre
@@ -79,10 +83,31 @@ class Points:
             centre = SPARSE
         if centre is not None and centre.size == 0 < X.shape[1]:
             return cls._prepare_sparse(X, dtype)
-        X = X.toarray() if sparse.issparse(X) else np.asarray(X)
+        X = _as_dense(X)
         if centre is None:
             centre = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
         return cls._prepare_dense(X, centre, dtype)
+
+    @classmethod
+    def for_gram(cls, X: Rows, dtype: DTypeLike = np.float32) -> "Points":
+        """Rows that meet only each other, in the form whose products are fastest at the precision of `dtype`.
+
+        As `prepare`, but rows on a lattice are kept as its integers about their least values: float32 blocks are then
+        computed from exact products.
+        """
+        found = encode(_as_dense(X)) if np.dtype(dtype) == np.float32 and is_fast() and _may_be_coded(X) else None
+        return cls.prepare(X, None, dtype) if found is None else cls._of_codes(*found)
+
+    @classmethod
+    def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
+        moments = Moments(np.empty(len(codes.bytes)), np.empty(len(codes.bytes)))
+        step = max(1, (1 << 17) // max(1, codes.n_features))
+        for start in range(0, len(codes.bytes), step):
+            rows = slice(start, start + step)
+            u = codes[rows].decoded()
+            np.einsum("ij,ij->i", u, u, out=moments.norm2[rows])
+            moments.offset[rows] = u @ centre + 0.5 * (centre @ centre)
+        return cls(codes, moments, centre)
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
@@ -122,6 +147,16 @@ class Points:
         return sparse.issparse(self.values)
 
     @property
+    def form(self) -> str:
+        """Dense, CSR or lattice."""
+        return "lattice" if self.on_lattice else "CSR" if self.is_sparse else "dense"
+
+    @property
+    def on_lattice(self) -> bool:
+        """Whether the rows are integers times a step."""
+        return isinstance(self.values, Codes)
+
+    @property
     def dtype(self) -> np.dtype:
         """Type of the values; CSR accumulates in float64 whatever this is."""
         return self.values.dtype
@@ -137,6 +172,8 @@ class Points:
     @property
     def origin_values(self) -> Rows:
         """(n, p) rows about the origin again, float64: what a linear classifier's weights refer to."""
+        if self.on_lattice:
+            return self.values.decoded() + self.centre
         return self.values.toarray().astype(np.float64) if self.is_sparse else self.values + self.centre
 
 
@@ -148,11 +185,13 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     InvalidProblem
         If the two sides differ in width, form or centre.
     """
-    if P.n_features != Q.n_features or P.is_sparse != Q.is_sparse:
+    if P.n_features != Q.n_features or P.form != Q.form:
         raise InvalidProblem(
             f"both sides of a kernel block need the same features; given {P.n_features} "
-            f"({'CSR' if P.is_sparse else 'dense'}) and {Q.n_features} ({'CSR' if Q.is_sparse else 'dense'})"
+            f"({P.form}) and {Q.n_features} ({Q.form})"
         )
+    if P.on_lattice:
+        return np.multiply(integer_products(P.values, Q.values), P.values.step**2, out=out)
     if P.is_sparse:
         out = np.empty((len(P), len(Q))) if out is None else out
         a, b = P.values, Q.values
@@ -163,12 +202,22 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     return np.matmul(P.values, Q.values.T, out=out)
 
 
-def _mostly_zero(X: Rows) -> bool:
+def _as_dense(X: Rows) -> Floats:
+    return X.toarray() if sparse.issparse(X) else np.asarray(X)
+
+
+def _mostly_zero(X: Rows, density: float = DENSITY) -> bool:
     """Whether products of CSR rows are faster than dense ones."""
     size = X.shape[0] * X.shape[1]
     if size == 0:
         return bool(sparse.issparse(X))
-    return bool((X.nnz if sparse.issparse(X) else np.count_nonzero(X)) < DENSITY * size)
+    return bool((X.nnz if sparse.issparse(X) else np.count_nonzero(X)) < density * size)
+
+
+def _may_be_coded(X: Rows) -> bool:
+    """Whether `X` may be looked at for a lattice: never a CSR matrix that is huge when dense, or nearly empty."""
+    small = not sparse.issparse(X) or X.shape[0] * X.shape[1] <= DENSE_ENTRIES
+    return X.ndim == 2 and small and not _mostly_zero(X, CODED_DENSITY)
 
 
 @njit

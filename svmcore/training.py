@@ -279,7 +279,7 @@ class _Work:
             return "resident", ResidentGram(np.asarray(rows, dtype=self.dtype))
         if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
             rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
-        points = kernel.prepare(rows, None, self.dtype)
+        points = Points.for_gram(rows, self.dtype)
         plan = self._plan(len(points), len(self.goals))
         if self.pairs:
             return plan, PairGrams(kernel, points, self.dtype, self.recipe.cache_bytes, self.control.stops)

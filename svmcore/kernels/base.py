@@ -13,12 +13,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
+from svmcore._byte_products import products_size
 from svmcore._plugins import Plugin
 from svmcore.errors import InputError
+from svmcore.lattice import integer_products
 from svmcore.points import Floats, Moments, Points, Rows, inner_products
 
 __all__ = ["InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number"]
 
+LATTICE_TILE = 384  # rows and columns of an int32 temporary: 600 kB
 TILE = 512  # rows and columns of a float64 temporary: 2 MB, which stays in the second-level cache
 
 
@@ -80,9 +83,17 @@ class InnerProductKernel(Kernel):
         `x` and `z` hold the norms and offsets of the two sides, (n,) and (m,), see `svmcore.points`.
         """
 
+    def from_integer_products(self, G: Floats, unit: float, x: Moments, z: Moments, out: Floats) -> Floats:
+        """As `from_inner_products`, from exact products in multiples of `unit`: integers `G` (n, m), not changed."""
+        return self.from_inner_products(G * unit, x, z, out)
+
     @abstractmethod
     def from_moments(self, x: Moments) -> Floats:
         """k(x_i, x_i) (n,) float64 from the norms alone."""
+
+    def stands_alone(self, P: Points, Q: Points, dtype: DTypeLike) -> bool:
+        """Whether `block` has a better way than inner products, which it then shares with no other kernel."""
+        return False
 
     def too_coarse(self, norm2: float) -> bool:
         """Whether float32 products of rows with squared norm up to `norm2` lose digits of this kernel."""
@@ -104,6 +115,9 @@ class InnerProductKernel(Kernel):
     def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
         """Kernel values (len(P), len(Q)): one matrix product and one elementwise pass, in place."""
         out = np.empty((len(P), len(Q)), P.dtype) if out is None else out
+        if P.on_lattice:
+            _lattice_blocks([(self, out)], P, Q)
+            return out
         if self.needs_float64(P, Q, out.dtype):
             _float64_blocks([(self, out)], P, Q)
             return out
@@ -124,13 +138,18 @@ def blocks(
 
     They are those of `Kernel.block` to the last bit. `scratch` (n, m) of the rows' type is for the products.
     """
+    exact: list[tuple[InnerProductKernel, Floats]] = []
     direct: list[tuple[InnerProductKernel, Floats]] = []
     wide: list[tuple[InnerProductKernel, Floats]] = []
     for kernel, out in zip(kernels, outs, strict=True):
-        if not isinstance(kernel, InnerProductKernel):
+        if not isinstance(kernel, InnerProductKernel) or kernel.stands_alone(P, Q, out.dtype):
             kernel.block(P, Q, out)
+        elif P.on_lattice:
+            exact.append((kernel, out))
         else:
             (wide if kernel.needs_float64(P, Q, out.dtype) else direct).append((kernel, out))
+    if exact:
+        _lattice_blocks(exact, P, Q)
     if direct:
         G = inner_products(P, Q, np.empty((len(P), len(Q)), P.dtype) if scratch is None else scratch)
         for kernel, out in direct:
@@ -150,6 +169,19 @@ def _float64_blocks(wide: Sequence[tuple[InnerProductKernel, Floats]], P: Points
             for kernel, out in wide:
                 target = out[i : i + len(left), j : j + len(right)]
                 kernel.from_inner_products(G, left.moments, right.moments, target)
+
+
+def _lattice_blocks(exact: Sequence[tuple[InnerProductKernel, Floats]], P: Points, Q: Points) -> None:
+    """As `blocks`, with integer products in tiles that stay in cache."""
+    T = np.empty(products_size(min(LATTICE_TILE, len(P)), min(LATTICE_TILE, len(Q))), np.int32)
+    for j in range(0, len(Q), LATTICE_TILE):
+        right = Q.rows(j, min(j + LATTICE_TILE, len(Q)))
+        for i in range(0, len(P), LATTICE_TILE):
+            left = P.rows(i, min(i + LATTICE_TILE, len(P)))
+            G = integer_products(left.values, right.values, T)
+            for kernel, out in exact:
+                target = out[i : i + len(left), j : j + len(right)]
+                kernel.from_integer_products(G, P.values.step**2, left.moments, right.moments, target)
 
 
 def _widened(P: Points) -> Points:

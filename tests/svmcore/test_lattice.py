@@ -1,0 +1,163 @@
+"""Rows on a lattice: found where they are, refused where not, and exact from the bytes to the kernel's values."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh, points
+from svmcore._byte_products import byte_products, products_size
+from svmcore.kernels.base import blocks
+from svmcore.lattice import encode
+from svmcore.training import Recipe, train
+
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (300, 37))
+PIXELS[0, :2] = 0, 255
+ON_LATTICE = {
+    "pixels": PIXELS.astype(np.float32) / np.float32(255),
+    "pixels-float64": PIXELS / 255,
+    "bytes": PIXELS.astype(np.uint8),
+    "one-hot": np.eye(9, dtype=np.float32)[RNG.integers(0, 9, 300)],
+    "signs": RNG.choice([-1.0, 1.0], (300, 5)),
+    "grades, each column about its own mean": RNG.integers(0, 7, (300, 4)) * 0.25 - np.array([100.0, 0.3, -7.1, 0.0]),
+    "a shift of a million": 1e6 + RNG.integers(0, 20, (300, 3)),
+}
+KERNELS = (
+    RBF(0.7),
+    Linear(),
+    Polynomial(degree=3, gamma=0.2, coef0=0.5),
+    Tanh(gamma=0.1),
+    Conformal(Polynomial(degree=2, gamma=0.2, coef0=1.0)),
+    Sum(RBF(0.3), Product(RBF(0.2), Linear())),
+)
+everywhere = pytest.mark.parametrize("X", ON_LATTICE.values(), ids=ON_LATTICE.keys())
+
+
+@pytest.fixture
+def coded(monkeypatch):
+    """Rows are coded on every processor: without the fast instruction the same sums are made in plain steps."""
+    monkeypatch.setattr(points, "is_fast", lambda: True)
+
+
+def products(A, B):
+    width = -(-A.shape[1] // 4) * 4
+    left, right = (np.pad(side, ((0, 0), (0, width - side.shape[1]))) for side in (A, B))
+    return byte_products(left, right, np.empty(products_size(len(A), len(B)), np.int32))
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 20), m=st.integers(1, 110), p=st.integers(1, 40), seed=st.integers(0, 99), top=st.booleans())
+def test_byte_products__are_those_of_integers(n, m, p, seed, top):
+    rng = np.random.default_rng(seed)
+    A, B = (np.full((k, p), 255) if top else rng.integers(0, 256, (k, p)) for k in (n, m))
+    np.testing.assert_array_equal(products(A.astype(np.uint8), B.astype(np.uint8)), A @ B.T)
+
+
+def test_byte_products__of_as_many_features_as_are_allowed_do_not_overflow():
+    A = np.full((2, 1 << 15), 255, np.uint8)
+    assert (products(A, A) == 255**2 * (1 << 15)).all()
+
+
+def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_path):
+    code = (
+        "import numpy as np; from svmcore._byte_products import *\n"
+        "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
+        "B = B.reshape(61, 8); G = byte_products(A, B, np.empty(products_size(11, 61), np.int32))\n"
+        "assert not is_fast() and (G == A.astype(int) @ B.T.astype(int)).all()"
+    )
+    plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=os.environ | plain, check=True, timeout=120)
+
+
+@everywhere
+def test_encode__finds_the_lattice(X):
+    corner, codes = encode(X)
+    span = float((X.max(axis=0) - X.min(axis=0).astype(float)).max())
+    np.testing.assert_allclose(codes.decoded() + corner, X, rtol=0, atol=span * 2**-23)
+
+
+def off_by_one_entry(value):
+    X = PIXELS.astype(np.float64)
+    X[-1, -1] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        RNG.normal(size=(100, 3)),
+        1e5 + RNG.normal(size=(100, 3)),  # float32 would round these to few values
+        off_by_one_entry(0.5),
+        off_by_one_entry(256.0),
+        off_by_one_entry(np.nan),
+        off_by_one_entry(np.inf),
+        np.zeros((5, 2)),
+        np.empty((0, 2)),
+        np.empty((2, 0)),
+        RNG.integers(0, 15, (400, 3)) * np.array([1.0, 0.13, 1.0]),  # no step for all columns
+    ],
+    ids=["normal", "far", "half", "257 levels", "nan", "inf", "constant", "no rows", "no features", "two steps"],
+)
+def test_encode__takes_nothing_else(X):
+    with np.errstate(invalid="ignore"):
+        assert encode(X) is None
+
+
+@everywhere
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_lattice__kernel_values_are_exact_to_float32(coded, kernel, X):
+    X = X / np.abs(X.astype(np.float64)).max()  # the polynomials' range is float32's
+    P = Points.for_gram(X)
+    assert P.on_lattice
+    np.testing.assert_allclose(P.origin_values, X, atol=2**-22)
+    K = kernel.block(P.rows(0, 70), P)
+    exact = kernel(X[:70], X)
+    assert np.abs(K - exact).max() <= 1e-6 * np.abs(exact).max()
+    np.testing.assert_allclose(K[:, :70], K[:, :70].T, rtol=3e-7)
+    np.testing.assert_allclose(kernel.diagonal_of(P), kernel.diagonal(X), rtol=1e-6)
+
+
+def test_lattice__kernels_that_share_products_have_the_bits_of_each_alone(coded):
+    P = Points.for_gram(ON_LATTICE["pixels"])
+    outs = [np.empty((40, 300), np.float32) for _ in KERNELS]
+    blocks(KERNELS, P.rows(5, 45), P, outs)
+    for kernel, out in zip(KERNELS, outs, strict=True):
+        np.testing.assert_array_equal(out, kernel.block(P.rows(5, 45), P))
+
+
+def test_lattice__parts_have_the_values_of_the_whole(coded):
+    P, kernel = Points.for_gram(ON_LATTICE["pixels"]), RBF(0.1)
+    idx = np.array([299, 3, 3, 17])
+    K = kernel.block(P, P)
+    assert (np.diag(K) == 1).all()
+    np.testing.assert_array_equal(K, K.T)
+    np.testing.assert_array_equal(kernel.block(P.take(idx), P.rows(11, 290)), K[idx, 11:290])
+
+
+def test_lattice__csr_rows_are_coded_unless_nearly_empty(coded):
+    X = sparse.random(400, 60, 0.05, "csr", random_state=0, data_rvs=np.ones)
+    assert Points.for_gram(X).on_lattice
+    empty = sparse.hstack([X, sparse.csr_matrix((400, 500))], "csr")
+    assert Points.for_gram(empty).is_sparse
+
+
+def test_lattice__is_not_for_float64_columns(coded):
+    assert Points.for_gram(ON_LATTICE["pixels"], np.float64).form == "dense"
+
+
+def test_lattice__a_fit_ends_at_the_objective_of_float32_products(monkeypatch):
+    X = RNG.integers(0, 30, (3000, 8)) / 29
+    codes = (X @ RNG.normal(size=8) + 0.2 * RNG.normal(size=3000) > 0.3).astype(int)
+    found = []
+    for fast in (True, False):
+        monkeypatch.setattr(points, "is_fast", lambda fast=fast: fast)
+        solution = train(Recipe(RBF(2.0), C=10.0), X, codes, np.arange(2)).solutions[0]
+        found.append(solution.certificate.dual)
+        assert solution.certificate.kkt_gap <= 1e-3
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
