@@ -50,7 +50,8 @@ def run(
     """Train all that the config declares, and publish it with its certificates."""
     from flows.console import progress_display
     from pipeline.config import load_experiment
-    from pipeline.experiment import check_inputs, execute
+    from pipeline.experiment import execute
+    from pipeline.session import check_inputs
 
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
@@ -142,7 +143,7 @@ def schedule(
     """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
     from flows.schedule import serve
     from pipeline.config import load_experiment
-    from pipeline.experiment import check_inputs
+    from pipeline.session import check_inputs
 
     exp = load_experiment(config, set_)
     check_inputs(exp, store)

@@ -1,4 +1,4 @@
-"""The Prefect flow: the stages of `pipeline.experiment` as tasks, and nothing else.
+"""The Prefect flow: the stages of `pipeline.stages` as tasks, and nothing else.
 
 Import it only after the config and its files were checked: prefect takes a second. Everything runs the same without it
 (`--no-prefect`).
@@ -22,10 +22,10 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from prefect.states import Cancelled
 
 from flows.server import end_with_service
-from pipeline.cluster import ClusterLost
 from pipeline.config import load_experiment
 from pipeline.experiment import execute
 from pipeline.progress import Progress
+from pipeline.workers import ClusterLost
 from svmcore.errors import SVMError
 
 __all__ = ["marginflow", "run_flow"]

@@ -15,6 +15,7 @@ import numpy as np
 
 from pipeline.config_values import expand, is_url
 from pipeline.copies import address_of, fetched
+from pipeline.json_values import sha256_of_json
 from pipeline.scaling import Scaling
 from pipeline.store import LocalStore, Store, open_store, run_id, write_atomic
 from svmcore.errors import InputError
@@ -142,7 +143,7 @@ def _write_array(group: Any, name: str, values: Any) -> None:
 
 def _write_manifest(folder: Path) -> dict[str, Any]:
     parts = {part: _digest(folder / part) for part in _parts(folder)}
-    manifest = {"format": FORMAT, "parts": parts, "self": _digest_of(parts)}
+    manifest = {"format": FORMAT, "parts": parts, "self": sha256_of_json(parts)}
     write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
     return manifest
 
@@ -155,10 +156,6 @@ def _parts(folder: Path) -> list[str]:
 def _digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _digest_of(parts: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _local(path: str | Path) -> Path:
@@ -189,7 +186,7 @@ def check_parts(folder: Path) -> None:
     """Compare every part with the manifest; InputError naming the first that differs, is missing or was added."""
     manifest = _read_manifest(folder)
     parts = manifest["parts"]
-    if manifest.get("self") != _digest_of(parts):
+    if manifest.get("self") != sha256_of_json(parts):
         raise ChangedPart(folder, MANIFEST, "was changed")
     here = set(_parts(folder))
     for part in sorted(here | set(parts)):

@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 
 from pipeline import dataset as datasets
-from pipeline import decisions, evaluation, experiment, metrics, scoring
+from pipeline import decisions, evaluation, metrics, scoring, stages
 from pipeline.cache import discard
 from pipeline.chains import finished, solve_chains
 from pipeline.config import Experiment, Sweep
-from pipeline.experiment import Ingested, KernelPlan, Scored, Session, Solved, Step
 from pipeline.gram import Gram, compute_grams
+from pipeline.json_values import write_json
 from pipeline.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
 from pipeline.progress import silent
+from pipeline.publish import publish_as
+from pipeline.session import Session
 from pipeline.solve import ProblemTask, part_of, read_answer
+from pipeline.stages import Ingested, KernelPlan, Scored, Solved, Step
 from pipeline.strips import SHARED
 from pipeline.sweep import (
     Chain,
@@ -115,7 +118,7 @@ def lay_out(session: Session) -> Batch:
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
-        data = experiment.ingest(_as(session, alike[0].exp))
+        data = stages.ingest(_as(session, alike[0].exp))
         with session.clock("ingest"):
             parts += parts_of(session, data, alike)
     return Batch(tuple(points), tuple(parts))
@@ -125,16 +128,14 @@ def parts_of(session: Session, data: Ingested, points: Sequence[Point]) -> list[
     """Kernels and problems of the points that train on one dataset."""
     dataset = datasets.open_dataset(data.path)
     folds = folds_of(session.exp, dataset)
-    return [
-        _part(session, data, dataset, group, folds) for group in kernel_groups(points, dataset, experiment.choose_plan)
-    ]
+    return [_part(session, data, dataset, group, folds) for group in kernel_groups(points, dataset, stages.choose_plan)]
 
 
 def _part(session: Session, data: Ingested, dataset: Any, group: KernelGroup, folds: Sequence[Fold]) -> Part:
-    plan = experiment.plan_kernel(group.points[0].exp, dataset, session.root)
+    plan = stages.plan_kernel(group.points[0].exp, dataset, session.root)
 
     def task_of(point: Point, target: int) -> ProblemTask:
-        return experiment.task_for(_as(session, point.exp), data, plan, target)
+        return stages.task_for(_as(session, point.exp), data, plan, target)
 
     return Part(data, plan, group, tasks_of(group, folds, len(data.classes), task_of))
 
@@ -178,7 +179,7 @@ def _solved_by(session: Session, part: Part) -> dict[str, Any]:
     """Where the problems of a part are solved: on the workers, on threads, or one by one over a column cache."""
     if part.plan.gram is None:
         dataset = datasets.open_dataset(part.data.path)
-        return {"columns": experiment.columns_for(_as(session, part.group.points[0].exp), dataset, part.plan)}
+        return {"columns": stages.columns_for(_as(session, part.group.points[0].exp), dataset, part.plan)}
     return {"workers": None if session.exp.cluster.kind == "inline" else session.workers}
 
 
@@ -247,7 +248,7 @@ class _Ahead:
             return [None] * len(bundle)
         dataset = datasets.open_dataset(first.data.path)
         kernels = [part.group.kernel for part, _ in bundle]
-        workers = experiment.workers_for(self.session, [str(part.plan.gram) for part, _ in bundle])
+        workers = stages.workers_for(self.session, [str(part.plan.gram) for part, _ in bundle])
         return [*compute_grams(dataset, kernels, first.plan.dtype, self.session.root, workers, self._tell)]
 
     def _tell(self, stage: str, done: int, total: int, **info: Any) -> None:
@@ -289,7 +290,7 @@ def _entry(session: Session, part: Part, point: Point) -> Entry:
     results = [read_answer(task)[0] for task in tasks[0]]
     model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
     recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
-    tested = decisions.score_test_rows(dataset, model, silent, experiment.scorers(session), recipe)
+    tested = decisions.score_test_rows(dataset, model, silent, stages.scorers(session), recipe)
     score = evaluation.accuracy_of(tested[0])
     return entry_of(point.index, point.params, [score or 0.0], tasks, [results])
 
@@ -299,9 +300,9 @@ def refit_best(session: Session, batch: Batch, best: Entry) -> Refit:
     """Train the best point on all rows, exactly as a run of its own; found ready if there was one."""
     part = next(part for part in batch.parts if best.index in part.tasks)
     own = _as(session, batch.points[best.index].exp)
-    plan = experiment.kernel(own, part.data)
-    solved: Solved = experiment.solve(own, part.data, plan)
-    scored = experiment.score(own, part.data, plan, solved)
+    plan = stages.kernel(own, part.data)
+    solved: Solved = stages.solve(own, part.data, plan)
+    scored = stages.score(own, part.data, plan, solved)
     return Refit(part.data, plan, scored, Counts(len(solved.tasks), solved.n_reused))
 
 
@@ -312,11 +313,9 @@ def publish_batch(
     data = refit.data if refit else batch.parts[0].data
     if refit is None:
         found = {"classes": data.classes, "tol": session.exp.tol}
-        experiment.write_json(session.folder / "evaluation.json", found)
+        write_json(session.folder / "evaluation.json", found)
     counts = counts + refit.counts if refit else counts
-    return experiment.publish_as(
-        session, data, lambda address: _record(session, address, batch, data, entries, counts, refit)
-    )
+    return publish_as(session, data, lambda address: _record(session, address, batch, data, entries, counts, refit))
 
 
 def _record(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pipeline.cluster import Workers
 from pipeline.strips import overflow, worker_points
+from pipeline.workers import Workers
 from svmcore.columns import ComputedColumns
 from svmcore.kernels import Kernel
 from svmcore.points import Floats

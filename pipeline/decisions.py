@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from pipeline import evaluation
-from pipeline.cluster import Workers
 from pipeline.dataset import open_dataset
 from pipeline.scoring import assemble
 from pipeline.solve import ProblemTask, read_result
+from pipeline.workers import Workers
 from svmcore._threads import split_range
 from svmcore.errors import InputError
 from svmcore.model import Model

@@ -11,7 +11,6 @@ and a second run at the same time write the same bytes. Several kernels of one d
 
 import dataclasses
 import errno
-import hashlib
 import json
 import os
 import uuid
@@ -22,10 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pipeline.cluster import VERSION, Workers
 from pipeline.formats import size
+from pipeline.json_values import sha256_of_json
 from pipeline.progress import Progress, silent
 from pipeline.strips import StripTask, compute_strip, marker, partition
+from pipeline.workers import VERSION, Workers
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
@@ -84,7 +84,7 @@ def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
         "dtype": np.dtype(dtype).name,
         "strips": [len(strips), strips[0][1]],
     }
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return sha256_of_json(identity)
 
 
 def compute_gram(

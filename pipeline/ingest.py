@@ -7,7 +7,6 @@
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pipeline.config import Experiment
+from pipeline.json_values import sha256_of_json
 from pipeline.labels import Label, LabelCodes
 from pipeline.readers import format_of, open_source
 from pipeline.row_files import RowFiles, as_dense, as_sparse
@@ -59,7 +59,7 @@ def dataset_key(exp: Experiment) -> str:
     }
     if isinstance(data.test, str):
         facts["test"] = [format_of(data.test), open_source(data.test, data).digest()]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return sha256_of_json(facts)
 
 
 def build(exp: Experiment, target: Path, progress: Progress | None = None) -> None:
@@ -221,8 +221,8 @@ class _Output:
         found = {name: digest.hexdigest() for name, digest in self.digests.items()}
         rows = {name: value for name, value in found.items() if name.startswith("train/X")}
         return {
-            "rows_fingerprint": _hash_of([rows, self.n_features, self.dtype.name]),
-            "fingerprint": _hash_of([found, dict(facts)]),
+            "rows_fingerprint": sha256_of_json([rows, self.n_features, self.dtype.name]),
+            "fingerprint": sha256_of_json([found, dict(facts)]),
         }
 
     def _write_parts(self, name: str, row: tuple[int, ...], dtype: DTypeLike, parts: Iterable[NDArray[Any]]) -> int:
@@ -236,10 +236,6 @@ class _Output:
         values = np.ascontiguousarray(part, writer.dtype)
         self.digests.setdefault(name, hashlib.sha256()).update(values)
         writer.append(values)
-
-
-def _hash_of(facts: Any) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(eq=False)

@@ -15,16 +15,17 @@ import numpy as np
 from pipeline import dataset as datasets
 from pipeline.batch import Part, bundles, parts_of
 from pipeline.chains import finished
-from pipeline.cluster import InlineWorkers
 from pipeline.config import Experiment
-from pipeline.experiment import Ingested, Session, check_inputs, ingest
 from pipeline.formats import size
 from pipeline.metrics import Clock
 from pipeline.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.progress import Progress, silent
 from pipeline.rates import rates
+from pipeline.session import Session, check_inputs
+from pipeline.stages import Ingested, ingest
 from pipeline.strips import partition
 from pipeline.sweep import data_groups, expand, n_targets
+from pipeline.workers import InlineWorkers
 from svmcore._threads import n_threads
 from svmcore.errors import MemoryLimit
 from svmcore.solvers.smo import SMO

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pipeline.json_values import sha256_of_json
 from pipeline.store import owned_name, sweep
 from svmcore.errors import InputError
 
@@ -77,7 +78,7 @@ def _sha256(path: Path) -> str:
 
 def _seal_of(manifest: Mapping[str, Any]) -> str:
     body = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return sha256_of_json(body)
 
 
 def seal(folder: Path, facts: Mapping[str, Any]) -> None:

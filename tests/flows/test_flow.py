@@ -17,7 +17,7 @@ import sys
 import time
 from flows.cli import main
 from pipeline import experiment
-from pipeline.cluster import ClusterLost
+from pipeline.workers import ClusterLost
 
 kernel, calls = experiment.kernel, []
 

@@ -10,8 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
-from pipeline.cluster import InlineWorkers
 from pipeline.gram import compute_gram
+from pipeline.workers import InlineWorkers
 from svmcore.kernels import RBF
 
 pytestmark = pytest.mark.full

@@ -21,7 +21,7 @@ from pipeline import batch as batches
 from pipeline import load_model, run
 from pipeline.chains import solve_chain
 from pipeline.config import load_experiment
-from pipeline.experiment import check_inputs, open_session
+from pipeline.session import check_inputs, open_session
 from pipeline.solve import bounds, read_answer, read_result, resident_columns, solve_problem, target_of
 from svmcore.errors import InputError
 

@@ -14,8 +14,9 @@ import psutil
 import pytest
 import threadpoolctl
 
-from pipeline import cluster
-from pipeline.cluster import ClusterLost, open_workers
+from pipeline import cluster, workers
+from pipeline.cluster import open_workers
+from pipeline.workers import ClusterLost
 from svmcore.errors import InputError, MemoryLimit, UnknownPlugin
 from svmcore.kernels import Kernel
 
@@ -169,7 +170,7 @@ def test_open__waits_less_than_the_promised_15_seconds():
 
 
 def test_open__refuses_workers_of_another_version(two_workers, monkeypatch):
-    monkeypatch.setattr(cluster, "VERSION", "99.0")
+    monkeypatch.setattr(workers, "VERSION", "99.0")
     config = {"kind": "address", "address": two_workers.client.scheduler.address}
     installed = importlib.metadata.version("marginflow")
     with pytest.raises(InputError, match=rf"99\.0, and .* has {installed}"), open_workers(config):
@@ -177,7 +178,7 @@ def test_open__refuses_workers_of_another_version(two_workers, monkeypatch):
 
 
 def test_map__refuses_a_worker_of_another_version_that_joined_later(two_workers, monkeypatch):
-    monkeypatch.setattr(cluster, "VERSION", "99.0")
+    monkeypatch.setattr(workers, "VERSION", "99.0")
     with pytest.raises(InputError, match=r"must run marginflow 99\.0"):
         list(two_workers.map(abs, [1]))
 

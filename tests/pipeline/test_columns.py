@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from pipeline import columns
-from pipeline.cluster import InlineWorkers
 from pipeline.columns import WorkerColumns
+from pipeline.workers import InlineWorkers
 from svmcore.columns import CachedColumns, KernelColumns
 from svmcore.kernels import RBF, Linear
 

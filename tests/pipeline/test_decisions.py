@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pipeline import decisions, experiment, run, scoring
-from pipeline.cluster import DaskWorkers
+from pipeline import decisions, run, scoring, stages
 from pipeline.config import load_experiment
 from pipeline.dataset import open_dataset
 from pipeline.decisions import Recipe, score_test_rows
 from pipeline.progress import silent
+from pipeline.session import open_session
 from pipeline.solve import ProblemTask, read_result
 from pipeline.store import open_store
+from pipeline.workers import DaskWorkers
 from svmcore import _threads
 from svmcore.errors import InputError
 
@@ -56,10 +57,10 @@ def config_at(folder, n_classes, ending):
 def solved(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("decisions")
     given = config_at(folder, *request.param) | {"cluster": {"kind": "inline"}}
-    with experiment.open_session(load_experiment(given), open_store(str(folder / "store"))) as session:
-        data = experiment.ingest(session)
-        plan = experiment.kernel(session, data)
-        tasks = [ProblemTask(**task) for task in experiment.solve(session, data, plan).tasks]
+    with open_session(load_experiment(given), open_store(str(folder / "store"))) as session:
+        data = stages.ingest(session)
+        plan = stages.kernel(session, data)
+        tasks = [ProblemTask(**task) for task in stages.solve(session, data, plan).tasks]
         dataset = open_dataset(data.path)
         model, support = scoring.assemble(dataset, plan.kernel, tasks, [read_result(task) for task in tasks])
         yield Solved(dataset, model, Recipe.of(dataset, plan.kernel, tasks, model, support))

@@ -10,9 +10,10 @@ from scipy import sparse
 
 import svmcore.kernels.base
 from pipeline import gram, strips
-from pipeline.cluster import InlineWorkers, open_workers
+from pipeline.cluster import open_workers
 from pipeline.gram import compute_gram, compute_grams, open_gram
 from pipeline.strips import partition
+from pipeline.workers import InlineWorkers
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import RBF, Kernel, Polynomial
 from svmcore.points import Points

@@ -10,7 +10,7 @@ import pytest
 
 from flows.cli import main
 from pipeline import dataset as datasets
-from pipeline import experiment, load_model, run
+from pipeline import load_model, publish, run
 from pipeline.objects import Bucket
 from pipeline.store import open_store, staging
 from svmcore.errors import InputError
@@ -41,7 +41,7 @@ def s3():
 def url(s3, request, machine, monkeypatch):
     """A store of the test's own, on a machine that has seen nothing; drawing the report would be most of the time."""
     machine()
-    monkeypatch.setattr(experiment, "write_report", lambda folder: (folder / "report.html").write_text("drawn"))
+    monkeypatch.setattr(publish, "write_report", lambda folder: (folder / "report.html").write_text("drawn"))
     return f"{s3}/{request.node.name}".replace("[", "-").replace("]", "")
 
 
@@ -197,7 +197,7 @@ def test_publish__a_killed_one_holds_its_name_for_a_day_and_is_swept(url, tmp_pa
 # ---- going on
 def test_another_machine__goes_on_from_what_was_finished(url, rows_config, machine, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "write_report", lambda folder: 1 / 0)
+        patch.setattr(publish, "write_report", lambda folder: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(rows_config, store=url)
     assert [*open_store(url).run_keys()] == []

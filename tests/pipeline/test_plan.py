@@ -83,7 +83,7 @@ def test_sample__foretells_support_vectors_and_steps_of_all_rows(config, tmp_pat
 def part_of(config, store):
     from pipeline.batch import lay_out
     from pipeline.dataset import open_dataset
-    from pipeline.experiment import check_inputs, open_session
+    from pipeline.session import check_inputs, open_session
 
     exp = load_experiment(config)
     with open_session(exp, check_inputs(exp, str(store))) as session:

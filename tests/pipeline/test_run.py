@@ -167,7 +167,7 @@ def test_run__class_weights_by_label(tmp_path):
 
 
 def test_run__an_error_on_the_way_leaves_no_run(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipeline.experiment.write_report", lambda folder: 1 / 0)
+    monkeypatch.setattr("pipeline.publish.write_report", lambda folder: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run(IRIS, store=tmp_path / "runs")
     assert listed(tmp_path / "runs") == []

@@ -8,7 +8,6 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from pipeline.cluster import InlineWorkers
 from pipeline.config import load_experiment
 from pipeline.dataset import ingest, open_dataset
 from pipeline.gram import compute_gram
@@ -22,6 +21,7 @@ from pipeline.solve import (
     solve_problems,
     stored_decision,
 )
+from pipeline.workers import InlineWorkers
 from svmcore.kernels import Kernel
 
 GAMMA, C = 0.1, 5.0
