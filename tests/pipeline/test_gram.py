@@ -14,6 +14,7 @@ from pipeline.cluster import open_workers
 from pipeline.gram import compute_gram, compute_grams, open_gram
 from pipeline.strips import partition
 from pipeline.workers import InlineWorkers
+from svmcore import points
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import RBF, Kernel, Polynomial
 from svmcore.points import Points
@@ -42,7 +43,7 @@ class Rows:
 @pytest.fixture
 def in_memory(monkeypatch):
     def make(X):
-        monkeypatch.setattr(strips, "worker_points", lambda path, dtype: Points.prepare(X, None, np.dtype(dtype)))
+        monkeypatch.setattr(strips, "worker_points", lambda path, dtype: Points.for_gram(X, np.dtype(dtype)))
         return Rows(X)
 
     return make
@@ -88,11 +89,21 @@ def test_gram__is_the_kernel_of_all_pairs(name, form, dtype, tolerance, in_memor
 
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 129, 300])
-def test_gram__is_right_for_every_number_of_strips(n, in_memory, tmp_path):
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-6), (np.float64, 1e-13)])
+def test_gram__is_right_for_every_number_of_strips(n, dtype, tolerance, in_memory, tmp_path):
     X = normal(n)
-    found = compute_gram(in_memory(X), RBF(gamma=0.2), np.float64, tmp_path, INLINE)
-    assert found.n_blocks == len(partition(n, np.float64))
-    np.testing.assert_allclose(found.open(), RBF(gamma=0.2)(X, X), atol=1e-13)
+    found = compute_gram(in_memory(X), RBF(gamma=0.2), dtype, tmp_path, INLINE)
+    assert found.n_blocks == len(partition(n, dtype))
+    np.testing.assert_allclose(found.open(), RBF(gamma=0.2)(X, X), atol=tolerance)
+    np.testing.assert_array_equal(found.open(), found.open().T)
+
+
+def test_gram__of_rows_on_a_lattice_is_exact(in_memory, tmp_path, monkeypatch):
+    monkeypatch.setattr(points, "is_fast", lambda: True)
+    X = np.random.default_rng(0).integers(0, 256, (300, 30)).astype(np.float32)
+    K = compute_gram(in_memory(X), RBF(gamma=1e-5), np.float32, tmp_path, INLINE).open()
+    np.testing.assert_allclose(K, RBF(gamma=1e-5)(X, X), rtol=1e-6)
+    np.testing.assert_array_equal(K, K.T)
 
 
 def test_gram__has_the_exact_diagonal(in_memory, tmp_path):
@@ -115,7 +126,7 @@ def test_gram__gamma_scale_is_resolved_from_the_dataset(in_memory, tmp_path):
 
 
 def test_grams__of_several_gammas_share_their_inner_products(in_memory, tmp_path, monkeypatch):
-    dataset = in_memory(normal(300))
+    dataset = in_memory(normal(300, 20))
     kernels = [RBF(gamma=0.1), RBF(gamma=0.2), Polynomial(degree=2, gamma=0.5)]
     alone = [compute_gram(dataset, k, np.float32, tmp_path / "alone", INLINE).open() for k in kernels]
     products = []
@@ -139,10 +150,10 @@ def test_fingerprint__changes_with_data_kernel_and_type(in_memory):
 
 
 # ---- finished, unfinished, damaged
-@pytest.fixture
-def finished(in_memory, tmp_path):
+@pytest.fixture(params=[5, 20], ids=["whole rows", "a strip and its transpose"])
+def finished(request, in_memory, tmp_path):
     """A dataset, its finished Gram of five strips and a function that computes it again."""
-    dataset = in_memory(normal(300))
+    dataset = in_memory(normal(300, request.param))
 
     def again():
         return compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE)
@@ -196,7 +207,7 @@ def test_again__never_takes_missing_values_for_zeros(damage, finished):
     assert np.array_equal(first.open(), before)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0123456789abcdef 0123456789abcdef\n"])
+@pytest.mark.parametrize("text", ["", "0", "0123456789abcdef\n", "0123456789abcdef 0123456789abcdef\n"])
 def test_again__a_marker_that_does_not_fit_is_no_marker(text, finished):
     first, again = finished
     strips.marker(first.path, 2).write_text(text)
