@@ -277,6 +277,9 @@ def _outcome(argv: Sequence[str] | None) -> int:
         return FAILED
     except Exception as error:
         usage = getattr(error, "format_message", None)  # typer's errors of usage, whichever click it carries
+        if usage and type(error).__name__ == "NoArgsIsHelpError":  # `marginflow` alone: its message is the help
+            _tell(usage())
+            return REFUSED
         return _fail(usage(), REFUSED) if usage else _fail(error, FAILED)
     except BaseException as error:
         if type(error).__name__ == "TerminationSignal":  # Prefect's form of a SIGTERM

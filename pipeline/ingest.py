@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pipeline.config import Experiment
 from pipeline.json_values import sha256_of_json
-from pipeline.labels import Label, LabelCodes
+from pipeline.labels import Label, LabelCodes, missing_marker
 from pipeline.readers import format_of, open_source
 from pipeline.row_files import RowFiles, as_dense, as_sparse
 from pipeline.rowblocks import BLOCK_BYTES, Source
@@ -148,6 +148,8 @@ def _stage(source: Source, scratch: Path, name: str, progress: Progress | None) 
 def _check_classes(url: str, classes: list[Label]) -> None:
     if len(classes) < 2:
         raise InputError(f"{url}: a single class, {classes[0]!r}; two or more are needed (is data.label right?)")
+    if missing := missing_marker(classes):
+        raise InputError(f"{url}: the label {missing!r} among numbers; remove or fill the rows that have no label")
 
 
 # ---- 2: statistics ----------------------------------------------------------------------------------------------

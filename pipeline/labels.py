@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from svmcore.errors import InputError
 
-__all__ = ["Label", "LabelCodes", "class_weights"]
+__all__ = ["Label", "LabelCodes", "class_weights", "missing_marker"]
 
 Label = bool | int | float | str
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
+MISSING = ("nan", "na", "n/a", "<na>", "null", "none", "nil", "?", "-", ".")
 MANY_REALS = 100  # more distinct fractional labels than this are a regression target
 
 
@@ -88,6 +89,16 @@ def _common_kind(values: Sequence[Any], text: bool) -> list[Label]:
     if text and all(_is_number(value) for value in strings):
         return _whole([float(value) if not _INTEGER.fullmatch(value) else int(value) for value in strings])
     return list(strings)
+
+
+def missing_marker(classes: Sequence[Label]) -> str:
+    """Return the class that other programs write where a number is missing, if all the rest are numbers; else "".
+
+    >>> missing_marker(["0", "1", "NA"]), missing_marker(["0", "1", "A"]), missing_marker(["DE", "NA"])
+    ('NA', '', '')
+    """
+    strange = [value for value in classes if not _is_number(str(value))]
+    return str(strange[0]) if len(strange) == 1 < len(classes) and str(strange[0]).lower() in MISSING else ""
 
 
 def _is_number(value: str) -> bool:

@@ -56,7 +56,10 @@ class Columns:
         if not self.features:
             raise source.fail("one column only; a table needs a label column and at least one feature column")
         if n_features is not None and len(self.features) != n_features:
-            raise source.fail(f"{len(self.features)} feature columns, but {n_features} are expected")
+            raise source.fail(
+                f"{len(names)} columns, but {n_features} features are expected; "
+                f"give {n_features} columns, or {n_features + 1} with the label"
+            )
 
     @staticmethod
     def _optional_fold(source: Source, names: Sequence[str], fold: int | str, n_features: int | None) -> int | None:
@@ -224,6 +227,10 @@ class CsvSource(Source):
         empty = np.flatnonzero(stripped == "")
         if empty.size:
             raise self.fail(f"line {first_line + int(empty[0])}: the label (or fold) is empty; every row needs one")
+        missing = np.flatnonzero([value.lower() == "nan" for value in stripped])
+        if missing.size:
+            at = int(missing[0])
+            raise self.fail(f"line {first_line + at}: the label (or fold) is {stripped[at]!r}; every row needs one")
         return stripped
 
 

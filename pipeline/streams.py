@@ -47,7 +47,8 @@ def open_bytes(url: str) -> BinaryIO:
     try:
         return path.open("rb")
     except FileNotFoundError:
-        raise InputError(f"{url}: no such file (looked for {path})") from None
+        looked = "" if str(path) == url else f" (looked for {path})"
+        raise InputError(f"{url}: no such file{looked}; give the path of a file, from this folder or from /") from None
     except OSError as error:
         raise InputError(f"{url}: cannot be read ({error.strerror})") from None
 

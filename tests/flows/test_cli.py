@@ -77,6 +77,8 @@ def test_run__a_config_that_cannot_be_used_is_refused(config, capsys, tmp_path, 
         ("inf.csv", "a,b,kind\ninf,2,x\n1,1,y\n", ["inf.csv", "row 1", "'a'", "infinity"]),
         ("one.csv", "a,kind\n1,x\n2,x\n", ["one.csv", "a single class", "'x'"]),
         ("lone.csv", "a,kind\n1,x\n2,x\n3,y\n4,x\n", ["'y'", "one row"]),
+        ("none.csv", "a,kind\n1,x\n2,NaN\n3,x\n4,y\n5,y\n", ["line 3", "'NaN'"]),
+        ("mark.csv", "a,kind\n1,0\n2,?\n3,?\n4,1\n5,1\n6,0\n", ["'?' among numbers"]),
     ],
 )
 def test_run__data_that_cannot_be_used_is_refused(config, capsys, tmp_path, name, content, said):
@@ -128,6 +130,13 @@ def test_run__a_cluster_that_does_not_answer_is_refused_within_15_seconds(config
 )
 def test_usage__is_one_line_too(capsys, argv, said):
     assert said in refused(argv, capsys)
+
+
+def test_usage__of_no_command_is_the_help(capsys):
+    assert main([]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Usage: ")
+    assert len(lines) > 10
 
 
 @pytest.fixture
@@ -245,7 +254,8 @@ def test_predict__tells_the_accuracy_where_labels_are(rows_run, rows_csv, capsys
 def test_predict__refuses_another_width_and_an_unknown_ending(rows_run, tmp_path, capsys):
     wide = tmp_path / "wide.csv"
     wide.write_text("1,2,3,4,5\n")
-    assert "wide.csv" in refused(["predict", rows_run["run"], str(wide)], capsys)
+    line = refused(["predict", rows_run["run"], str(wide)], capsys)
+    assert "wide.csv: 5 columns, but 2 features are expected; give 2 columns, or 3 with the label" in line
     line = refused(["predict", rows_run["run"], str(wide), "--output", str(tmp_path / "x.xlsx")], capsys)
     assert ".parquet" in line
     assert [p.name for p in tmp_path.iterdir()] == ["wide.csv"]
