@@ -142,18 +142,17 @@ def blocks(
 
     They are those of `Kernel.block` to the last bit. `scratch` (n, m) of the rows' type is for the products.
     """
-    exact: list[tuple[InnerProductKernel, Floats]] = []
-    direct: list[tuple[InnerProductKernel, Floats]] = []
-    wide: list[tuple[InnerProductKernel, Floats]] = []
+    sharing: list[tuple[InnerProductKernel, Floats]] = []
     for kernel, out in zip(kernels, outs, strict=True):
         if not isinstance(kernel, InnerProductKernel) or kernel.stands_alone(P, Q, out.dtype):
             kernel.block(P, Q, out)
-        elif P.on_lattice:
-            exact.append((kernel, out))
         else:
-            (wide if kernel.needs_float64(P, Q, out.dtype) else direct).append((kernel, out))
-    if exact:
-        _lattice_blocks(exact, P, Q)
+            sharing.append((kernel, out))
+    if P.on_lattice and sharing:
+        _lattice_blocks(sharing, P, Q)
+        return
+    wide = [(kernel, out) for kernel, out in sharing if kernel.needs_float64(P, Q, out.dtype)]
+    direct = [(kernel, out) for kernel, out in sharing if not kernel.needs_float64(P, Q, out.dtype)]
     if direct:
         G = inner_products(P, Q, np.empty((len(P), len(Q)), P.dtype) if scratch is None else scratch)
         for kernel, out in direct:
