@@ -60,6 +60,7 @@ class Codes:
         return self.bytes[:, : self.n_features] * self.step
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of values that are on no lattice
 def encode(X: Any) -> tuple[Any, Codes] | None:
     """The corner c (p,) and the codes of `X` (n, p), or None if X is on no lattice of 256 levels.
 
