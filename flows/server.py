@@ -16,6 +16,7 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 __all__ = [
@@ -85,25 +86,23 @@ def user_server() -> bool:
     return "PREFECT_API_URL" in profiles.get("profiles", {}).get(active, {})
 
 
-@contextlib.contextmanager
-def local_server() -> Iterator["_Server | None"]:
+def local_server() -> AbstractContextManager["_Server | None"]:
     """Start a server and point PREFECT_API_URL at it; it ends with this block. None where the user has one."""
-    quiet_environment()
-    if user_server():
-        yield None
-        return
-    with _started(ALONE) as server:
-        yield server
+    return _unless_there_is_one(ALONE)
+
+
+def kept_server() -> AbstractContextManager["_Server | None"]:
+    """As `local_server`, but a whole one, with schedules and pages, on the usual port if that is free."""
+    return _unless_there_is_one({}, USUAL_PORT)
 
 
 @contextlib.contextmanager
-def kept_server() -> Iterator["_Server | None"]:
-    """As `local_server`, but a whole one, with schedules and pages, on the usual port if that is free."""
+def _unless_there_is_one(extra: dict[str, str], port: int = 0) -> Iterator["_Server | None"]:
     quiet_environment()
     if user_server():
         yield None
         return
-    with _started({}, USUAL_PORT) as server:
+    with _started(extra, port) as server:
         yield server
 
 

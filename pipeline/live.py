@@ -5,12 +5,11 @@ Files, because they cross threads, processes and hosts alike and cost a solver n
 
 import contextlib
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline.store import owned_name, sweep
+from pipeline.store import owned_folder, remove_empty
 from svmcore.monitor import Progress
 
 __all__ = ["Line", "Watch", "watching"]
@@ -75,17 +74,15 @@ class Watch:
 @contextlib.contextmanager
 def watching(parent: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> Iterator[Watch]:
     """A folder for progress, gone at the end, also by an error or a signal, which stops every problem."""
-    sweep(parent)
-    folder = parent / owned_name()
-    folder.mkdir(parents=True)
-    watch = Watch(folder, names, total, progress)
-    thread = threading.Thread(target=watch.poll, daemon=True)
-    thread.start()
     try:
-        yield watch
+        with owned_folder(parent) as folder:
+            watch = Watch(folder, names, total, progress)
+            thread = threading.Thread(target=watch.poll, daemon=True)
+            thread.start()
+            try:
+                yield watch
+            finally:
+                watch.ended.set()
+                thread.join()
     finally:
-        watch.ended.set()
-        thread.join()
-        shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            parent.rmdir()
+        remove_empty(parent)

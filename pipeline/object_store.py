@@ -8,7 +8,6 @@ to the store, so that another machine goes on from them.
 import contextlib
 import datetime
 import itertools
-import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +16,7 @@ from pathlib import Path
 from pipeline.dataset import open_dataset
 from pipeline.objects import Bucket
 from pipeline.sealed import building
-from pipeline.store import STALE_SECONDS, Store, owned_name, staging, sweep
+from pipeline.store import DRAFTS, STALE_SECONDS, Store, owned_folder, remove_empty, staging
 from svmcore.errors import InputError
 
 __all__ = ["ObjectStore"]
@@ -76,23 +75,17 @@ class ObjectStore(Store):
     @contextlib.contextmanager
     def draft(self) -> Iterator[Path]:
         """A folder of the staging folder; at the end all finished parts have reached the store."""
-        drafts = self.cache / ".drafts"
-        sweep(drafts)
-        folder = drafts / owned_name()
-        folder.mkdir(parents=True)
         try:
-            yield folder
-            self._settle()
+            with owned_folder(self.cache / DRAFTS) as folder:
+                yield folder
+                self._settle()
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
             for future in self._pushing:  # after an error too: what is finished is kept
                 future.exception()
 
     def tidy(self) -> None:
         """Remove the staging folder where it is empty."""
-        for folder in (*self.cache.glob("*"), self.cache / ".drafts", self.cache):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        remove_empty(*self.cache.glob("*"), self.cache / DRAFTS, self.cache)
 
     def publish(self, folder: Path, key: str) -> bool:
         """Claim the name, put everything, and `metrics.json` last."""

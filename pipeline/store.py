@@ -26,11 +26,14 @@ from pipeline.config_values import expand, is_url
 from svmcore.errors import InputError
 
 __all__ = [
+    "DRAFTS",
     "LocalStore",
     "Store",
     "StoreFull",
     "open_store",
+    "owned_folder",
     "owned_name",
+    "remove_empty",
     "run_id",
     "staging",
     "sweep",
@@ -39,6 +42,7 @@ __all__ = [
 ]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DRAFTS = ".drafts"  # folder of the runs that are being written
 STALE_SECONDS = 24 * 3600  # a draft of another host: nobody can ask its process, so it goes by age
 
 
@@ -166,21 +170,13 @@ class LocalStore(Store):
 
     @contextlib.contextmanager
     def draft(self) -> Iterator[Path]:
-        """A folder `.drafts/HOST-PID-...` of this store; drafts of dead processes are swept first."""
-        drafts = self.path / ".drafts"
-        sweep(drafts)
-        folder = drafts / owned_name()
-        folder.mkdir(parents=True)
-        try:
+        """A folder `.drafts/HOST-PID-...` of this store."""
+        with owned_folder(self.path / DRAFTS) as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def tidy(self) -> None:
         """Remove the store's own folders, and the store, where they are empty."""
-        for folder in (*self.cache.glob("*"), self.cache, self.path / ".drafts", self.path):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
+        remove_empty(*self.cache.glob("*"), self.cache, self.path / DRAFTS, self.path)
 
     def publish(self, folder: Path, key: str) -> bool:
         """Rename; a folder that is not empty is never replaced."""
@@ -198,6 +194,25 @@ class LocalStore(Store):
 def owned_name() -> str:
     """Name of a folder that lives as long as this process: HOST-PID-NUMBER."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+@contextlib.contextmanager
+def owned_folder(parent: Path) -> Iterator[Path]:
+    """Make a folder in `parent` that ends with the block; those of dead processes are swept first."""
+    sweep(parent)
+    folder = parent / owned_name()
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_empty(*folders: Path) -> None:
+    """Remove those of the folders, in this order, that hold nothing."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def sweep(parent: Path) -> None:

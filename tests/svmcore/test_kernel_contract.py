@@ -173,21 +173,17 @@ def test_scaled__is_psd_and_has_a_scaled_map(X, scale):
     np.testing.assert_allclose(K, F @ F.T, rtol=1e-9, atol=1e-9 * scale)
 
 
+@pytest.mark.parametrize(
+    ("compose", "its_map"),
+    [(Sum, sum_map), (Product, product_map)],
+    ids=["sum: maps side by side", "product: outer product of the maps"],
+)
 @settings(max_examples=40, deadline=None)
 @given(points, st.floats(0.0, 5.0))
-def test_sum__is_psd_and_its_map_stands_side_by_side(X, coef0):
-    K = Sum(Linear(), Polynomial(degree=2, gamma=1.0, coef0=coef0))(X, X)
+def test_composed__is_psd_and_has_the_map_of_its_parts(compose, its_map, X, coef0):
+    K = compose(Linear(), Polynomial(degree=2, gamma=1.0, coef0=coef0))(X, X)
     assert smallest_eigenvalue(K) > -1e-10
-    F = sum_map(X, quadratic_map(X, coef0=coef0))
-    np.testing.assert_allclose(K, F @ F.T, rtol=1e-9, atol=1e-8)
-
-
-@settings(max_examples=40, deadline=None)
-@given(points, st.floats(0.0, 5.0))
-def test_product__is_psd_and_its_map_is_the_outer_product(X, coef0):
-    K = Product(Linear(), Polynomial(degree=2, gamma=1.0, coef0=coef0))(X, X)
-    assert smallest_eigenvalue(K) > -1e-10
-    F = product_map(X, quadratic_map(X, coef0=coef0))
+    F = its_map(X, quadratic_map(X, coef0=coef0))
     np.testing.assert_allclose(K, F @ F.T, rtol=1e-9, atol=1e-8)
 
 
