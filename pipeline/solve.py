@@ -14,6 +14,7 @@ import json
 import math
 import os
 import shutil
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -152,9 +153,17 @@ def _labels(path: str) -> tuple[Any, Any]:
     return np.asarray(dataset.codes()), np.asarray(dataset.counts(), np.float64)
 
 
-@functools.lru_cache(maxsize=2)
 def resident_columns(path: str) -> ResidentGram:
-    """K on storage, mapped once per process."""
+    """K on storage, mapped once per process: each mapping counts its pages as memory of its own."""
+    with _opening:
+        return _resident(path)
+
+
+_opening = threading.Lock()  # a cache alone lets threads that come at once each make the same
+
+
+@functools.lru_cache(maxsize=2)
+def _resident(path: str) -> ResidentGram:
     return ResidentGram(open_gram(path))
 
 

@@ -18,11 +18,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
 from pipeline import batch as batches
-from pipeline import load_model, run
+from pipeline import load_model, run, solve
 from pipeline.chains import solve_chain
 from pipeline.config import load_experiment
 from pipeline.session import check_inputs, open_session
-from pipeline.solve import bounds, read_answer, read_result, resident_columns, solve_problem, target_of
+from pipeline.solve import bounds, read_answer, read_result, solve_problem, target_of
 from svmcore.errors import InputError
 
 CS, GAMMAS, FOLDS, SEED = (0.5, 5.0, 50.0), (0.02, 0.08), 3, 4
@@ -217,7 +217,7 @@ def test_chain__cut_anywhere_goes_on_to_the_same_bytes(config, finished, tmp_pat
         resumed = chain_in(f"cut{cut}")
         solve_chain(resumed[:cut])
         solve_chain(batch.parts[0].chains[5])  # something else on the same thread in between
-        resident_columns.cache_clear()
+        solve._resident.cache_clear()
         assert [step.reused for step in solve_chain(resumed)] == [True] * cut + [False] * (3 - cut)
         for ours, theirs in zip(resumed, whole, strict=True):
             assert (ours.folder / "arrays.npz").read_bytes() == (theirs.folder / "arrays.npz").read_bytes()

@@ -1,6 +1,7 @@
 import dataclasses
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
+from pipeline import solve
 from pipeline.config import load_experiment
 from pipeline.dataset import ingest, open_dataset
 from pipeline.gram import compute_gram
@@ -201,6 +203,19 @@ def test_problems__threads_and_worker_processes_give_the_same_bytes(task, two_wo
         assert np.array_equal(ours.alpha, theirs.alpha)
         assert (ours.bias, ours.certificate) == (theirs.bias, theirs.certificate)
     assert all(result.reused for result in solve_problems(some_tasks(task, tmp_path / "workers")))
+
+
+def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
+    def slowly(path):
+        time.sleep(0.1)
+        return opened(path)
+
+    opened = solve.open_gram
+    monkeypatch.setattr(solve, "open_gram", slowly)
+    solve._resident.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(solve.resident_columns, [task.gram] * 4))
+    assert len({id(columns) for columns in found}) == 1
 
 
 def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp_path):
