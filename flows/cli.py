@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -122,7 +123,7 @@ def runs(store: StoreUrl = None, json_: Json = False) -> None:
     """What ran, best first."""
     from pipeline.artifacts import open_store
 
-    _print({"runs": open_store(store or "runs").runs()}, json_, _table)
+    _print({"runs": open_store(store or "runs", write=False).runs()}, json_, _table)
 
 
 @app.command()
@@ -157,9 +158,11 @@ def export(
 ) -> None:
     """Write a model for other programs: LIBSVM's text, or ONNX."""
     from pipeline.artifacts import load_model
+    from pipeline.store import check_writable
     from svmcore.export import export_model
 
     stored = load_model(model)
+    check_writable(Path(file).absolute().parent, file)
     for written in export_model(stored.model, file, stored.scaling.shift, stored.scaling.factor):
         sys.stdout.write(f"{written}\n")
 

@@ -43,7 +43,7 @@ class ObjectStore(Store):
         """Staging folder: solvers map K, and only files can be mapped."""
         return staging(self.url)
 
-    def check(self) -> None:
+    def check(self, write: bool = True) -> None:
         """Refuse a bucket that does not answer, is not there or is closed to us."""
         self.bucket.check()
 

@@ -9,7 +9,6 @@ import contextlib
 import csv
 import dataclasses
 import json
-import os
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from pipeline.config import Data
 from pipeline.labels import LabelCodes
 from pipeline.progress import Progress, silent
 from pipeline.readers import format_of, open_source
+from pipeline.store import check_writable
 from svmcore.errors import InputError
 from svmcore.multiclass import vote
 
@@ -202,7 +202,6 @@ def _writer(output: str | Path | None) -> Any:
     ending = "-" if str(output) == "-" else Path(output).suffix.lower()
     if ending not in FORMATS:
         raise InputError(f"--output {output}: the ending must be .csv, .parquet or .json")
-    folder = Path(output).absolute().parent
-    if ending != "-" and not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise InputError(f"--output {output}: {folder} is not a folder that can be written")
+    if ending != "-":
+        check_writable(Path(output).absolute().parent, f"--output {output}")
     return FORMATS[ending]

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import socket
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ __all__ = [
     "LocalStore",
     "Store",
     "StoreFull",
+    "check_writable",
     "open_store",
     "owned_folder",
     "owned_name",
@@ -59,8 +61,8 @@ class Store(abc.ABC):
     url: str
 
     @abc.abstractmethod
-    def check(self) -> None:
-        """Raise InputError if nothing can be written here; creates nothing."""
+    def check(self, write: bool = True) -> None:
+        """Raise InputError if nothing can be found, or written if it is to be, here; leaves nothing behind."""
 
     @abc.abstractmethod
     def put_bytes(self, key: str, data: bytes) -> None:
@@ -139,13 +141,13 @@ class LocalStore(Store):
         """STORE/.cache."""
         return self.path / ".cache"
 
-    def check(self) -> None:
-        """Refuse a path under a plain file, or under a folder without write permission."""
+    def check(self, write: bool = True) -> None:
+        """Refuse a path under a plain file, or under a folder that does not take a file."""
         there = next(p for p in (self.path, *self.path.parents) if os.path.lexists(p))
         if not there.is_dir():
             raise InputError(f"store {self.url}: {there} is a file, not a folder; give a folder that can be written")
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise InputError(f"store {self.url}: {there} cannot be written; give a folder that can")
+        if write:
+            check_writable(there, f"store {self.url}")
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write through a hidden file beside the target, then rename."""
@@ -237,8 +239,8 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def open_store(url: str | Path) -> Store:
-    """Open the store at a path or at s3://bucket/prefix, checked to be there before any work."""
+def open_store(url: str | Path, write: bool = True) -> Store:
+    """Open the store at a path or at s3://bucket/prefix, checked to be there (and to take files) before any work."""
     place = expand(str(url))
     store: Store
     if is_url(place):
@@ -249,7 +251,7 @@ def open_store(url: str | Path) -> Store:
         store = ObjectStore(place)
     else:
         store = LocalStore(place)
-    store.check()
+    store.check(write)
     return store
 
 
@@ -277,6 +279,16 @@ def staging(url: str) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     parent = Path(os.environ.get("MARGINFLOW_CACHE") or Path(home) / "marginflow").expanduser().absolute()
     return parent / hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def check_writable(folder: Path, what: str) -> None:
+    """Refuse a folder in which nothing can be made: permissions tell root nothing, and /proc has none."""
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".marginflow-", dir=folder))
+    except OSError as error:
+        if error.errno not in FULL:  # a full disk may have what is needed already
+            reason = error.strerror or type(error).__name__
+            raise InputError(f"{what}: {folder} cannot be written ({reason}); give a folder that can") from None
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -109,6 +109,18 @@ def test_run__a_store_under_a_plain_file_is_refused_before_any_work(config, caps
     assert "config.yaml is a file" in refused(argv, capsys)
 
 
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc, where not even root can write")
+def test_outputs__in_a_folder_that_takes_no_file_are_refused(config, capsys, rows_run, rows_csv):
+    argv = config(content=None)
+    argv[argv.index("--store") + 1] = "/proc/runs"
+    assert "/proc cannot be written" in refused(argv, capsys)
+    line = refused(["predict", rows_run["run"], str(rows_csv), "--output", "/proc/found.csv"], capsys)
+    assert "/proc cannot be written" in line
+    assert "/proc cannot be written" in refused(["export", rows_run["run"], "/proc/model.libsvm"], capsys)
+    assert main(["runs", "--store", "/proc"]) == 0
+    assert capsys.readouterr().out == "no runs\n"
+
+
 def test_run__a_cluster_that_does_not_answer_is_refused_within_15_seconds(config, capsys, tmp_path):
     started = time.monotonic()
     line = refused(config(extra=["--set", "cluster={kind: address, address: 'tcp://127.0.0.1:9'}"]), capsys)
