@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LOST_SECONDS = 60.0  # no worker at all for this long ends the work
-POLL_SECONDS = 5.0
+POLL_SECONDS = 5.0  # how often it is asked whether a worker is left; a result is seen at once
 VERSION = importlib.metadata.version("marginflow")
 
 

@@ -67,6 +67,19 @@ def test_map__survives_a_killed_worker(two_workers):
     assert sorted(index for index, _ in found) == list(range(20))
 
 
+@pytest.mark.full
+def test_map__survives_every_worker_killed_three_times_in_a_row(two_workers):
+    results = two_workers.map(time.sleep, [0.05] * 60)
+    found = []
+    for _ in range(3):
+        two_workers.client.wait_for_workers(2)
+        for pid in two_workers.client.run(os.getpid).values():
+            os.kill(pid, signal.SIGKILL)
+        found += [next(results) for _ in range(10)]
+    found += list(results)
+    assert sorted(index for index, _ in found) == list(range(60))
+
+
 def test_workers__have_one_blas_thread_each(two_workers):
     info = dict(two_workers.map(lambda _: threadpoolctl.threadpool_info(), [0]))[0]
     assert {library["num_threads"] for library in info if library["user_api"] == "blas"} == {1}
