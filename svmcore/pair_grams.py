@@ -46,13 +46,15 @@ class PairGrams:
         self._room = kept_bytes
         self._kept: dict[int, Floats] = {}  # by the first row of a slice
         self._scratch = threading.local()
+        self._lock = threading.Lock()  # problems are solved on several threads; a block is computed once, within the room
 
     def pair(self, i: slice, j: slice) -> ResidentGram | None:
         """K of the rows in `i`, then those in `j`, valid until this thread asks again; None if asked to stop."""
         n, m = i.stop - i.start, j.stop - j.start
         out = self._memory(n + m)
         for rows, place in ((i, slice(0, n)), (j, slice(n, n + m))):
-            own = self._own(rows)
+            with self._lock:
+                own = self._own(rows)
             if own is None:
                 return None
             out[place, place] = own
