@@ -46,7 +46,7 @@ class PairGrams:
         self._room = kept_bytes
         self._kept: dict[int, Floats] = {}  # by the first row of a slice
         self._scratch = threading.local()
-        self._lock = threading.Lock()  # problems are solved on several threads; a block is computed once, within the room
+        self._lock = threading.Lock()  # of several problems on threads: each block is computed and counted once
 
     def pair(self, i: slice, j: slice) -> ResidentGram | None:
         """K of the rows in `i`, then those in `j`, valid until this thread asks again; None if asked to stop."""
