@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike
 from pipeline.formats import size
 from pipeline.json_values import sha256_of_json
 from pipeline.progress import Progress, silent
-from pipeline.strips import StripTask, compute_strip, marker, partition
+from pipeline.strips import StripTask, compute_strip, marker, partition, unmap
 from pipeline.workers import VERSION, Workers
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import Kernel
@@ -134,9 +134,12 @@ def compute_grams(
         _create(folder, dataset, kernel, dtype)
     tasks = _tasks(dataset, numeric, dtype, folders)
     reused = np.zeros(len(kernels), int)
-    for done, (_, intact) in enumerate(workers.map(compute_strip, tasks), start=1):
-        reused += intact
-        tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
+    try:
+        for done, (_, intact) in enumerate(workers.map(compute_strip, tasks), start=1):
+            reused += intact
+            tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
+    finally:
+        unmap()  # the solver maps K too, and pages count once a mapping
     for folder in folders:
         _publish(folder, dataset.n_merged, dtype, len(tasks))
     return [

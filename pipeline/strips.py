@@ -29,7 +29,7 @@ from svmcore.kernels import Kernel
 from svmcore.kernels.base import blocks
 from svmcore.points import Floats, Points
 
-__all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "worker_points"]
+__all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "unmap", "worker_points"]
 
 # Measured on MNIST (784 columns, float32), seconds of CPU for each of two workers: strips of 256 / 512 / 1024 rows
 # 0.83 / 0.73 / 0.63 at n = 10,000: a line of the transposed part is then one page, which no other strip faults.
@@ -224,6 +224,11 @@ def _mapping(path: str, inode: int, n: int, dtype: str) -> Floats:
         return np.asarray(np.memmap(path, dtype, "r", shape=(n, n)))
     except (OSError, ValueError) as error:
         raise InputError(f"kernel matrix {path} cannot be mapped ({error}); remove it and run again") from error
+
+
+def unmap() -> None:
+    """Let go of every K that strips of this process were written to or read from."""
+    _mapping.cache_clear()
 
 
 # ---- what is finished

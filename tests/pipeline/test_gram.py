@@ -2,6 +2,7 @@ import dataclasses
 import os
 import resource
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -165,6 +166,15 @@ def test_again__reuses_every_strip(finished):
     first, again = finished
     assert (first.n_blocks, first.n_reused) == (5, 0)
     assert again() == dataclasses.replace(first, n_reused=5)
+
+
+def test_again__leaves_no_mapping_that_would_count_beside_the_solvers(finished):
+    first, again = finished
+    again()
+    assert str(first.path) not in Path("/proc/self/maps").read_text()
+    K = first.open()
+    assert Path("/proc/self/maps").read_text().count(str(first.path)) == 1
+    assert K.shape == (300, 300)
 
 
 def test_again__computes_only_the_strips_without_a_marker(finished):
