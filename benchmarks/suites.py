@@ -16,7 +16,7 @@ from benchmarks.results import Record, Results
 FAST = (Side(OURS), Side("scikit-learn-intelex", limit_seconds=150))  # on w8a it sometimes goes round in circles
 SINGLE = (
     *FAST,
-    Side("scikit-learn"),
+    Side("scikit-learn", budget_seconds=110),
     Side("libsvm", limit_seconds=150, budget_seconds=60),
     Side("thundersvm", limit_seconds=60, budget_seconds=30),
 )
