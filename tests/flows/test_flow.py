@@ -1,6 +1,7 @@
 """Real Prefect runs, each in a process of its own, over one PREFECT_HOME that starts empty."""
 
 import json
+import logging
 import os
 import signal
 import sqlite3
@@ -103,6 +104,21 @@ def test_flow__an_input_error_inside_is_one_line_and_not_tried_again(finished, e
     )
     assert "class_weight names 'dog'" in failed[0][0]
     assert not [p for p in (home / "refused").iterdir() if not p.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("Still processing items: 3 items remaining...", False),
+        ("Finished in state Failed('x')", False),
+        ("The server is slow", True),
+    ],
+)
+def test_terminal__hears_nothing_of_prefects_own_affairs(message, shown):
+    from flows.flow import _NoFailures
+
+    record = logging.LogRecord("EventsWorker", logging.WARNING, __file__, 1, message, None, None)
+    assert _NoFailures().filter(record) is shown
 
 
 ENDLESS = ("cluster={kind: local}", "C=1e6", "solver.tol=1e-13", "kernel.gamma=1e-2")
