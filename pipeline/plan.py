@@ -218,7 +218,7 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     tried = [chains[int(k)] for k in np.linspace(0, len(chains) - 1, min(len(chains), SAMPLED)).round()]
     works = [sample.work(chain) for chain in tried]
     each = sum(seconds_of(work, dataset.n_merged, rate) for work in works) / len(works)
-    entry = block_seconds(dataset, [part.group.kernel], part.plan.dtype)
+    entry, scored = (block_seconds(dataset, [part.group.kernel], dtype) for dtype in (part.plan.dtype, np.float64))
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
     n = dataset.n_merged
@@ -230,7 +230,7 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
         "problem": problem,
         "kernel": 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / threads,
         "solve": len(chains) * each / min(threads, len(chains)),
-        "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * entry,
+        "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads,
     }
 
 

@@ -137,6 +137,10 @@ def _run_task(version: str, fn: Callable[[Any], Any], item: Any) -> Any:
         return _Refusal(error)
     except MemoryError as error:
         return _Refusal(MemoryLimit(f"a task does not fit a worker's memory ({error}); raise cluster.memory"))
+    except (Exception, SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # Dask's `Future.result` waits for ever for one of these
+        raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 @functools.cache

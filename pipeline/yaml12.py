@@ -81,7 +81,8 @@ def parse(text: str, where: str = "YAML") -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}, line {mark.line + 1}, column {mark.column + 1}" if mark else where
-        raise InputError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+        remedy = "; indent with spaces" if "\\t" in str(error.problem) else ""
+        raise InputError(f"{place}: not valid YAML: {error.problem or error.context}{remedy}") from None
     except yaml.YAMLError as error:
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
     except (ValueError, KeyError, AttributeError) as error:  # PyYAML's own at `!!int x`, `!!bool x`, `!!timestamp x`

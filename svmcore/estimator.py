@@ -96,6 +96,8 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         One `svmcore.Status` per binary problem.
     history_
         Progress (seconds, steps, KKT gap) of each binary problem.
+    plan_
+        How K was served: "resident" or "columns".
 
     >>> model = SVC(kernel="linear").fit([[-2.0, -1], [-1, -1], [1, 1], [2, 1]], ["a", "a", "b", "b"])
     >>> model.dual_coef_, model.predict([[-0.8, -1.0]]).tolist(), model.certificate_[0].relative_gap
@@ -332,6 +334,7 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.certificate_ = tuple(solution.certificate for solution in training.solutions)
         self.status_ = tuple(solution.status for solution in training.solutions)
         self.history_ = tuple(solution.history for solution in training.solutions)
+        self.plan_ = training.plan
         self.fit_status_ = int(any(status is not Status.CONVERGED for status in self.status_))
         self._probA, self._probB = training.sigmoids.T
 

@@ -80,6 +80,12 @@ def test_map__survives_every_worker_killed_three_times_in_a_row(two_workers):
     assert sorted(index for index, _ in found) == list(range(60))
 
 
+def test_map__an_error_that_is_no_exception_comes_back_too(two_workers):
+    """Dask would wait for its result for ever."""
+    with pytest.raises(RuntimeError, match="Failed: on purpose"):
+        list(two_workers.map(pytest.fail, ["on purpose"]))
+
+
 def test_workers__have_one_blas_thread_each(two_workers):
     info = dict(two_workers.map(lambda _: threadpoolctl.threadpool_info(), [0]))[0]
     assert {library["num_threads"] for library in info if library["user_api"] == "blas"} == {1}
