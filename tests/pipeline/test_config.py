@@ -186,7 +186,7 @@ def test_yaml__a_value_that_cannot_be_read_is_an_error(text):
 
 
 def test_yaml__a_tab_is_told_how_to_indent():
-    with pytest.raises(InputError, match="line 2, column 1: .*; indent with spaces"):
+    with pytest.raises(InputError, match=r"line 2, column 1: .*; indent with spaces"):
         yaml12.parse("data:\n\tsource: digits\n")
 
 
