@@ -208,6 +208,18 @@ def test_claims_follow_from_the_records():
     assert found["single fits: our KKT gap in float64 over tol = 1e-3, worst case"].holds
 
 
+def test_claims_take_a_fit_that_was_ended_for_its_limit():
+    """Three times as fast where there is an answer, at least 75 times where there is none: at least 15 on average."""
+    ended = record("scikit-learn-intelex", None) | {"seconds": [], "status": "ended after 150 s"}
+    single = {
+        "a9a": [ours(2.0, case="a9a"), record("scikit-learn-intelex", 6.0)],
+        "w8a": [ours(2.0, case="w8a"), ended],
+    }
+    found = {claim.what: claim for claim in claims.all_of({"single": single})}
+    assert found["single fits, geometric mean of 1 against scikit-learn-intelex"].measured == "3.0"
+    assert found["the same with 1 ended without an answer, as its limit"].measured == "15.0"
+
+
 def test_the_page_is_written_from_the_records(tmp_path):
     folder, docs = tmp_path / "results", tmp_path / "docs"
     results.Results(folder, "single", "1").append("a9a", [ours(2.0), record("scikit-learn", 30.0)])
