@@ -133,7 +133,7 @@ def _strip() -> float:
 
 
 def _write(task: strips.StripTask, folder: str, start: int, part: Any, scratch: Any) -> None:
-    strips._finish(part, np.ones(STRIP, np.float32), 0)
+    strips._finish(part, np.ones(STRIP, np.float32))
     strips._write_strip(task, folder, start, part, scratch)
     strips._checksums(part, 0, start, start + STRIP)
 

@@ -1,7 +1,5 @@
 r"""One strip of K on a worker: rows I against rows I and beyond, written with its transpose, and its checksum.
 
-Where an entry costs less to compute twice than to write in two places (`Kernel.mirrors`), a strip is whole rows.
-
 .. math::  s(A) = \sum_{ij} w_i w_j \, bits(A_{ij}) \bmod 2^{64}, \qquad w \text{ odd}
 
 The checksum is bilinear, so that a block and its transpose, written elsewhere in the file, have the same one. It is
@@ -105,28 +103,22 @@ def _check_shared(task: StripTask) -> None:
 def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> None:
     """Compute, write and mark the strip of the kernels `which`, from one set of inner products."""
     points = worker_points(task.dataset, task.dtype)
-    kernels = [Kernel.create(task.kernels[k]) for k in which]
-    whole = all(kernel.mirrors(points, np.dtype(task.dtype)) for kernel in kernels)
-    first = 0 if whole else start  # column
-    shape = (stop - start, task.n - first)
-    P, Q = points.rows(start, stop), points.rows(first, task.n)
+    shape = (stop - start, task.n - start)
+    P, Q = points.rows(start, stop), points.rows(start, task.n)
     # values are made in private memory and copied when final: a second writer of the same strip (a task that Dask
     # took for lost, another run) then only ever writes the same bytes again
     scratch, *outs = _buffers(len(which) + 1, shape, np.dtype(task.dtype))
+    kernels = [Kernel.create(task.kernels[k]) for k in which]
     with np.errstate(over="ignore", invalid="ignore"):  # counted below
         blocks(kernels, P, Q, outs, scratch)
         diagonals = [kernel.diagonal_of(P).astype(task.dtype) for kernel in kernels]
     made = list(zip(which, kernels, outs, diagonals, strict=True))
-    turn = task.index % len(made)  # two workers seldom write to one file at a time: it would serve one
-    for k, kernel, out, diagonal in made[turn:] + made[:turn]:
-        if _finish(out, diagonal, start - first):
+    first = task.index % len(made)  # two workers seldom write to one file at a time: it would serve one
+    for k, kernel, out, diagonal in made[first:] + made[:first]:
+        if _finish(out, diagonal):
             raise overflow(kernel, task.dtype)
-        if whole:
-            _write_rows(task, task.folders[k], start, out)
-            _mark(marker(task.folders[k], task.index), _checksum_of_rows(out, start, stop))
-        else:
-            _write_strip(task, task.folders[k], start, out, scratch)
-            _mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
+        _write_strip(task, task.folders[k], start, out, scratch)
+        _mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
 
 
 def overflow(kernel: Kernel, dtype: str) -> InputError:
@@ -155,14 +147,14 @@ def _buffers(count: int, shape: tuple[int, int], dtype: np.dtype) -> list[Floats
 
 
 @njit
-def _finish(block, diagonal, at):  # type: ignore[no-untyped-def]
-    """Make the square (h, h) from column `at` symmetric, with an exact diagonal; count infinities and NaN."""
+def _finish(block, diagonal):  # type: ignore[no-untyped-def]
+    """Make the leading square (h, h) symmetric to the last bit, with an exact diagonal; count infinities and NaN."""
     h, m = block.shape
     bad = 0
     for i in range(h):
         for j in range(i):
-            block[i, at + j] = block[j, at + i]
-        block[i, at + i] = diagonal[i]
+            block[i, j] = block[j, i]
+        block[i, i] = diagonal[i]
         row = block[i]
         for j in range(m):
             bad += row[j] - row[j] != 0
@@ -170,27 +162,19 @@ def _finish(block, diagonal, at):  # type: ignore[no-untyped-def]
 
 
 # ---- writing
-def _write_rows(task: StripTask, folder: str, start: int, block: Floats) -> None:
-    """Write whole rows, which are one piece of the file."""
-    with _values(folder) as file:
-        _pwrite(file.fileno(), block.reshape(-1), start * task.n * block.itemsize)
-
-
-def _values(folder: str) -> Any:
-    """The file of K, to be written; closed at once, so that a reader on another host sees the bytes from then on."""
-    return (Path(folder) / "c" / "0" / "0").open("r+b", buffering=0)
-
-
 def _write_strip(task: StripTask, folder: str, start: int, block: Floats, scratch: Floats) -> None:
     """Write a strip and, by way of `scratch`, its transpose."""
     h, width = len(block), block.itemsize
     below = scratch.reshape(-1)[: (block.shape[1] - h) * h].reshape(-1, h)
     _transpose(block[:, h:], below)
-    with _values(folder) as file:
+    file = os.open(Path(folder) / "c" / "0" / "0", os.O_WRONLY)
+    try:
         for i, row in enumerate(block):
-            _pwrite(file.fileno(), row, ((start + i) * task.n + start) * width)
+            _pwrite(file, row, ((start + i) * task.n + start) * width)
         for j, row in enumerate(below):
-            _pwrite(file.fileno(), row, ((start + h + j) * task.n + start) * width)
+            _pwrite(file, row, ((start + h + j) * task.n + start) * width)
+    finally:
+        os.close(file)  # close-to-open consistency: a reader on another host sees the bytes from here on
 
 
 def _pwrite(file: int, row: Floats, offset: int) -> None:
@@ -240,28 +224,13 @@ def _is_intact(task: StripTask, folder: str, start: int, stop: int) -> bool:
     except FileNotFoundError:
         return False
     K = _mapped(folder, task.n, task.dtype)
-    intact = _are_rows_intact if len(marked.split()) == 1 else _is_pair_intact
-    if intact(K, marked, start, stop):
+    w = _weights(task.n)
+    found = _checksums(K[start:stop], start, start, stop)
+    mirrored = _hex(_checksum(_bits(K[stop:]), start, w[stop:], w[start:stop]))
+    if marked == found and found.split()[1] == mirrored:
         return True
     path.unlink(missing_ok=True)
     return False
-
-
-def _are_rows_intact(K: Floats, marked: str, start: int, stop: int) -> bool:
-    return marked == _checksum_of_rows(K[start:stop], start, stop)
-
-
-def _is_pair_intact(K: Floats, marked: str, start: int, stop: int) -> bool:
-    """Whether a strip and its transpose both are."""
-    w = _weights(len(K))
-    found = _checksums(K[start:stop], start, start, stop)
-    return marked == found and found.split()[1] == _hex(_checksum(_bits(K[stop:]), start, w[stop:], w[start:stop]))
-
-
-def _checksum_of_rows(rows: Floats, start: int, stop: int) -> str:
-    """Text of a marker of whole rows."""
-    w = _weights(rows.shape[1])
-    return f"{_hex(_checksum(_bits(rows), 0, w[start:stop], w))}\n"
 
 
 def _checksums(rows: Floats, first: int, start: int, stop: int) -> str:

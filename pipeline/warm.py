@@ -21,7 +21,7 @@ def warm_up() -> None:
     for rows in (np.array([[0.0], [1.0], [2.0]]), np.linspace(0, 1, 60).reshape(3, 20) ** 2):  # on a lattice, and not
         P = Points.for_gram(rows)
         blocks([kernel], P, P, [K])
-    strips._finish(K, kernel.diagonal_of(P).astype(np.float32), 0)
+    strips._finish(K, kernel.diagonal_of(P).astype(np.float32))
     strips._transpose(K, np.empty_like(K))
     strips._checksums(K, 0, 0, 3)
     problem = Problem(ResidentGram(K), np.array([1.0, -1.0, 1.0]), 1.0)

@@ -56,10 +56,6 @@ class Kernel(Plugin, ABC):
             out[start : start + len(part)] = self(part.origin_values, Z)
         return out
 
-    def mirrors(self, P: Points, dtype: DTypeLike) -> bool:
-        """Whether K_ji of the rows `P`, computed again, has the bits of K_ij and costs less than a copy."""
-        return False
-
     def diagonal_of(self, P: Points) -> Floats:
         """k(x_i, x_i) (n,) float64 of prepared rows."""
         return self.diagonal(P.origin_values)

@@ -14,7 +14,6 @@ __all__ = ["RBF"]
 
 FEW = 16  # features up to which sums of squared differences are as fast as products
 FEW_BY_FLOAT64 = 48  # the same where products must be float64
-MIRRORED = 2048  # features on a lattice up to which a distance costs less than writing it elsewhere in a file
 COARSE_DIFFERENCES = 4096.0  # gamma ||u||^2 above which rounding u to float32 could move a value by about 3e-6
 COARSE = 16.0  # gamma ||u||^2 above which float32 products could move a value near 1 by more than about 3e-6
 
@@ -48,12 +47,6 @@ class RBF(InnerProductKernel):
         largest = float(max(side.moments.norm2.max(initial=0.0) for side in (P, Q)))
         few = FEW_BY_FLOAT64 if self.too_coarse(largest) else FEW
         return P.n_features <= few and float(self.gamma) * largest <= COARSE_DIFFERENCES
-
-    def mirrors(self, P: Points, dtype: DTypeLike) -> bool:
-        """Whether distances are cheap sums of integers, or of few squared differences."""
-        if P.on_lattice:
-            return np.dtype(dtype) == np.float32 and P.n_features <= MIRRORED
-        return P.n_features <= FEW and self.stands_alone(P, P, dtype)
 
     def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
         """Kernel values (len(P), len(Q)), from differences of few features or from inner products."""

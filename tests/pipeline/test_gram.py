@@ -151,10 +151,10 @@ def test_fingerprint__changes_with_data_kernel_and_type(in_memory):
 
 
 # ---- finished, unfinished, damaged
-@pytest.fixture(params=[5, 20], ids=["whole rows", "a strip and its transpose"])
-def finished(request, in_memory, tmp_path):
+@pytest.fixture
+def finished(in_memory, tmp_path):
     """A dataset, its finished Gram of five strips and a function that computes it again."""
-    dataset = in_memory(normal(300, request.param))
+    dataset = in_memory(normal(300))
 
     def again():
         return compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE)
