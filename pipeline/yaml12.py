@@ -30,7 +30,8 @@ _CORE_SCHEMA = (
 class _SafeLoader(yaml.SafeLoader):
     """The safe loader: no tag makes an object, and the core schema's resolvers stand in place of YAML 1.1's.
 
-    `yaml.safe_load` takes no other loader than its own, which reads YAML 1.1 and lets the last of two equal keys win.
+    `yaml.safe_load` takes no other loader than its own, which reads YAML 1.1 and lets the last of two equal keys win;
+    what it does with that loader is `get_single_data`.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
@@ -77,7 +78,7 @@ def parse(text: str, where: str = "YAML") -> Any:
     {'tol': 0.001, 'C': inf, 'labels': ['no', 10, '1:30']}
     """
     try:
-        return yaml.load(text, Loader=_SafeLoader)
+        return _SafeLoader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}, line {mark.line + 1}, column {mark.column + 1}" if mark else where
