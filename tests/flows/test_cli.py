@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -109,15 +110,25 @@ def test_run__a_store_under_a_plain_file_is_refused_before_any_work(config, caps
     assert "config.yaml is a file" in refused(argv, capsys)
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc, where not even root can write")
-def test_outputs__in_a_folder_that_takes_no_file_are_refused(config, capsys, rows_run, rows_csv):
-    argv = config(content=None)
-    argv[argv.index("--store") + 1] = "/proc/runs"
-    assert "/proc cannot be written" in refused(argv, capsys)
-    line = refused(["predict", rows_run["run"], str(rows_csv), "--output", "/proc/found.csv"], capsys)
-    assert "/proc cannot be written" in line
-    assert "/proc cannot be written" in refused(["export", rows_run["run"], "/proc/model.libsvm"], capsys)
-    assert main(["runs", "--store", "/proc"]) == 0
+@pytest.fixture
+def closed_folder(tmp_path):
+    """A folder that takes no file: without rights, or where not even root can write."""
+    if os.geteuid() == 0:
+        return Path("/proc")
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o500)
+    return folder
+
+
+def test_outputs__in_a_folder_that_takes_no_file_are_refused(config, capsys, rows_run, rows_csv, closed_folder):
+    argv, why = config(content=None), f"{closed_folder} cannot be written"
+    argv[argv.index("--store") + 1] = str(closed_folder / "runs")
+    assert why in refused(argv, capsys)
+    assert why in refused(
+        ["predict", rows_run["run"], str(rows_csv), "--output", str(closed_folder / "found.csv")], capsys
+    )
+    assert why in refused(["export", rows_run["run"], str(closed_folder / "model.libsvm")], capsys)
+    assert main(["runs", "--store", str(closed_folder)]) == 0
     assert capsys.readouterr().out == "no runs\n"
 
 
