@@ -77,16 +77,12 @@ class Points:
         >>> P.moments.norm2
         array([1.25, 1.25])
         """
-        if X.ndim != 2:
-            raise InvalidProblem(f"rows must be an (n, p) array; given shape {X.shape}")
-        if centre is None and _mostly_zero(X):
-            centre = SPARSE
-        if centre is not None and centre.size == 0 < X.shape[1]:
-            return cls._prepare_sparse(X, dtype)
-        X = _as_dense(X)
+        _check_table(X)
         if centre is None:
-            centre = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
-        return cls._prepare_dense(X, centre, dtype)
+            return cls._about_mean(X, _density(X), dtype)
+        if centre.size == 0 < X.shape[1]:
+            return cls._prepare_sparse(X, dtype)
+        return cls._prepare_dense(_as_dense(X), centre, dtype)
 
     @classmethod
     def for_gram(cls, X: Rows, dtype: DTypeLike = np.float32) -> "Points":
@@ -95,8 +91,23 @@ class Points:
         As `prepare`, but rows on a lattice are kept as its integers about their least values: float32 blocks are then
         computed from exact products.
         """
-        found = encode(_as_dense(X)) if np.dtype(dtype) == np.float32 and is_fast() and _may_be_coded(X) else None
-        return cls.prepare(X, None, dtype) if found is None else cls._of_codes(*found)
+        _check_table(X)
+        density = _density(X)
+        if np.dtype(dtype) == np.float32 and is_fast() and density >= CODED_DENSITY and _may_be_dense(X):
+            rows = _as_dense(X)
+            found = encode(rows)
+            if found is not None:
+                return cls._of_codes(*found)
+            X = rows if density >= DENSITY else X
+        return cls._about_mean(X, density, dtype)
+
+    @classmethod
+    def _about_mean(cls, X: Rows, density: float, dtype: DTypeLike) -> "Points":
+        if density < DENSITY:
+            return cls._prepare_sparse(X, dtype)
+        X = _as_dense(X)
+        centre = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
+        return cls._prepare_dense(X, centre, dtype)
 
     @classmethod
     def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
@@ -206,18 +217,22 @@ def _as_dense(X: Rows) -> Floats:
     return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
-def _mostly_zero(X: Rows, density: float = DENSITY) -> bool:
-    """Whether products of CSR rows are faster than dense ones."""
+def _check_table(X: Rows) -> None:
+    if X.ndim != 2:
+        raise InvalidProblem(f"rows must be an (n, p) array; given shape {X.shape}")
+
+
+def _density(X: Rows) -> float:
+    """Share of non-zero entries; of no entries, what keeps the form of `X`."""
     size = X.shape[0] * X.shape[1]
     if size == 0:
-        return bool(sparse.issparse(X))
-    return bool((X.nnz if sparse.issparse(X) else np.count_nonzero(X)) < density * size)
+        return 0.0 if sparse.issparse(X) else 1.0
+    return (X.nnz if sparse.issparse(X) else np.count_nonzero(X)) / size
 
 
-def _may_be_coded(X: Rows) -> bool:
-    """Whether `X` may be looked at for a lattice: never a CSR matrix that is huge when dense, or nearly empty."""
-    small = not sparse.issparse(X) or X.shape[0] * X.shape[1] <= DENSE_ENTRIES
-    return X.ndim == 2 and small and not _mostly_zero(X, CODED_DENSITY)
+def _may_be_dense(X: Rows) -> bool:
+    """Whether `X` may be looked at for a lattice, which is done on dense rows."""
+    return not sparse.issparse(X) or X.shape[0] * X.shape[1] <= DENSE_ENTRIES
 
 
 @njit
