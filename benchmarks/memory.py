@@ -31,11 +31,21 @@ def peak_bytes() -> int:
 def touch(n_bytes: int) -> int:
     """Write one byte to each page of n_bytes of fresh memory and give it back: returns the bytes touched.
 
-    On a virtual machine the host backs a page when it is first written, at 1-2 s per GB; later 0.1 s per GB.
+    On a virtual machine the host backs memory when it is first written, at 1-2 s per GB, and may take it back soon
+    after it was freed; later writes cost 0.1-0.4 s per GB. Small pages and large ones (which NumPy asks for) are
+    found in different places, so both are touched: solvers use either.
     """
     n_bytes = min(n_bytes, int(0.8 * psutil.virtual_memory().available))
-    page = os.sysconf("SC_PAGE_SIZE")
-    with mmap.mmap(-1, n_bytes) as memory:
-        for lo in range(0, n_bytes, 2**28):
-            memory[lo : min(lo + 2**28, n_bytes) : page] = bytes(-(-min(2**28, n_bytes - lo) // page))
+    for large in (False, True):
+        with mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            if large:
+                memory.madvise(mmap.MADV_HUGEPAGE)
+            _write_each_page(memory)
     return n_bytes
+
+
+def _write_each_page(memory: mmap.mmap) -> None:
+    page, part = os.sysconf("SC_PAGE_SIZE"), 2**28
+    for lo in range(0, len(memory), part):
+        hi = min(lo + part, len(memory))
+        memory[lo:hi:page] = bytes(-(-(hi - lo) // page))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore._memory import fresh
 from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem, MemoryLimit
@@ -144,7 +143,7 @@ class CachedColumns:
                 f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
             )
         if memory is None:  # pages are touched only as columns arrive
-            memory = fresh((self.capacity * self.n,), self.dtype)
+            memory = np.empty((self.capacity * self.n,), self.dtype)
         self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
         self.slot_of = np.full(self.n, -1, dtype=np.int64)
         self.column_in = np.full(self.capacity, -1, dtype=np.int64)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore._memory import fresh
 from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.columns import ResidentGram
@@ -29,7 +28,7 @@ def resident_gram(
            [2., 4.]])
     """
     n = len(points)
-    K = fresh((n, n), dtype)
+    K = np.empty((n, n), dtype)
     edges = list(range(0, n, TILE))
     tiles = [(i, j) for i in edges for j in edges if j >= i]
     stopped: list[bool] = []

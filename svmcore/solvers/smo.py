@@ -232,7 +232,7 @@ class SMO(Solver):
 
     name: ClassVar[str] = "smo"
     working_set: int = 4096
-    newcomers: int = 128
+    newcomers: int = 256
 
     def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
         if gradient is None and not alpha.any():
