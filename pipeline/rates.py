@@ -26,7 +26,7 @@ from svmcore.solvers import Solver
 
 __all__ = ["Rates", "rates"]
 
-FORMAT = 3
+FORMAT = 4
 VALID_SECONDS = 24 * 3600.0
 COLUMNS, ROWS = 512, 12_000  # 25 MB: more than a second-level cache; too few rows for a second thread
 STRIP, SIDE = 512, 2048
@@ -117,7 +117,7 @@ def _steps() -> tuple[float, float]:
 
 def _strip() -> float:
     """Each entry of the strips of a small K, written to a new file as workers do."""
-    block, scratch = np.ones((STRIP, SIDE), np.float32), np.empty((STRIP, SIDE), np.float32)
+    block = np.ones((STRIP, SIDE), np.float32)
     with tempfile.TemporaryDirectory(prefix="marginflow-rates-") as folder:
         values = Path(folder) / "c" / "0" / "0"
         values.parent.mkdir(parents=True)
@@ -127,14 +127,14 @@ def _strip() -> float:
         seconds = entries = 0.0
         for start in range(0, SIDE, STRIP):
             part = np.ascontiguousarray(block[:, start:])
-            seconds += _least(functools.partial(_write, task, folder, start, part, scratch), 1)
+            seconds += _least(functools.partial(_write, task, folder, start, part), 1)
             entries += part.size
     return seconds / entries
 
 
-def _write(task: strips.StripTask, folder: str, start: int, part: Any, scratch: Any) -> None:
+def _write(task: strips.StripTask, folder: str, start: int, part: Any) -> None:
     strips._finish(part, np.ones(STRIP, np.float32))
-    strips._write_strip(task, folder, start, part, scratch)
+    strips._write_strip(task, folder, start, part)
     strips._checksums(part, 0, start, start + STRIP)
 
 

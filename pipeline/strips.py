@@ -29,14 +29,16 @@ from svmcore.points import Floats, Points
 
 __all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "unmap", "worker_points"]
 
-# Measured on MNIST (784 columns, float32), seconds of CPU for each of two workers: strips of 256 / 512 / 1024 rows
-# 0.83 / 0.73 / 0.63 at n = 10,000: a line of the transposed part is then one page, which no other strip faults.
+# Measured on MNIST (784 columns, float32), seconds of CPU of one K of n = 10,000 in strips of 1024 / 1280 / 2048 rows:
+# 0.66 / 0.64 / 0.60, half of it writes of the transposed part's lines, which cost 4 microseconds each whatever their
+# length; but an eighth of the rows is the most that leaves several workers their share.
 # Written by ranges, not through a mapping, whose every page is faulted and zeroed first: 1.2 -> 1.0 s for one K of
 # n = 10,000, 2.5 -> 1.7 s for three gammas at once; and hosts that share a file system may write parts of one page.
-LINE_BYTES = 4096
+LINE_BYTES = 8192
 STRIP_BYTES = 96 << 20  # beyond it strips get flatter, down to 64 rows
 SHARED = 8  # kernels whose blocks a worker holds at once
 TILE = 16
+LINES = 64  # of a transpose at a time, at most 512 kB
 
 
 def partition(n: int, dtype: DTypeLike) -> list[tuple[int, int]]:
@@ -117,7 +119,7 @@ def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> No
     for k, kernel, out, diagonal in made[first:] + made[:first]:
         if _finish(out, diagonal):
             raise overflow(kernel, task.dtype)
-        _write_strip(task, task.folders[k], start, out, scratch)
+        _write_strip(task, task.folders[k], start, out)
         _mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
 
 
@@ -162,17 +164,19 @@ def _finish(block, diagonal):  # type: ignore[no-untyped-def]
 
 
 # ---- writing
-def _write_strip(task: StripTask, folder: str, start: int, block: Floats, scratch: Floats) -> None:
-    """Write a strip and, by way of `scratch`, its transpose."""
+def _write_strip(task: StripTask, folder: str, start: int, block: Floats) -> None:
+    """Write a strip and its transpose, a few lines at a time: they are still in cache when they are written."""
     h, width = len(block), block.itemsize
-    below = scratch.reshape(-1)[: (block.shape[1] - h) * h].reshape(-1, h)
-    _transpose(block[:, h:], below)
+    lines = np.empty((LINES, h), block.dtype)
     file = os.open(Path(folder) / "c" / "0" / "0", os.O_WRONLY)
     try:
         for i, row in enumerate(block):
             _pwrite(file, row, ((start + i) * task.n + start) * width)
-        for j, row in enumerate(below):
-            _pwrite(file, row, ((start + h + j) * task.n + start) * width)
+        for first in range(h, block.shape[1], LINES):
+            part = block[:, first : first + LINES]
+            _transpose(part, lines)
+            for j, line in enumerate(lines[: part.shape[1]], start=start + first):
+                _pwrite(file, line, (j * task.n + start) * width)
     finally:
         os.close(file)  # close-to-open consistency: a reader on another host sees the bytes from here on
 

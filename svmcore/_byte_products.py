@@ -7,7 +7,7 @@ plain steps, too slow to pay.
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
@@ -18,7 +18,7 @@ from numba.extending import intrinsic
 
 from svmcore._numba import njit
 
-__all__ = ["MOST_FEATURES", "byte_products", "is_fast", "products_size"]
+__all__ = ["MOST_FEATURES", "PackedRows", "byte_products", "is_fast", "packed_rows", "products_size", "signed_rows"]
 
 MOST_FEATURES = 1 << 15  # 255^2 times as many < 2^31: every sum fits an int32
 ROWS, PANELS, LANES = 8, 3, 16  # of a tile of sums: ROWS x PANELS registers of LANES
@@ -39,27 +39,36 @@ def products_size(n: int, m: int) -> int:
     return (-(-n // ROWS) * ROWS) * (-(-m // COLUMNS) * COLUMNS)
 
 
-def byte_products(left: Any, right: Any, memory: Any) -> Any:
-    """Sum_f left[i, f] right[j, f] (n, m) of uint8 rows of one width, a multiple of 4: a view of `memory`, int32."""
-    n, m = len(left), len(right)
-    rows, columns = -(-n // ROWS) * ROWS, -(-m // COLUMNS) * COLUMNS
-    signed = np.zeros((rows, left.shape[1]), np.uint8)
-    np.bitwise_xor(left, np.uint8(SIGN), out=signed[:n])
-    panels, start = _packed(right, columns)
-    out = memory[: rows * columns].reshape(rows, columns)
-    _products(signed, panels, start, out)
-    return out[:n, :m]
+def signed_rows(left: Any) -> Any:
+    """Rows of uint8 as the left side of products: k - 128 as signed bytes, padded to whole tiles."""
+    signed = np.zeros((-(-len(left) // ROWS) * ROWS, left.shape[1]), np.uint8)
+    np.bitwise_xor(left, np.uint8(SIGN), out=signed[: len(left)])
+    return signed
 
 
-def _packed(right: Any, columns: int) -> tuple[Any, Any]:
-    """Panels (columns / 16, width / 4, 16) of four bytes each, on a cache line; and 128 sum_f k_f of each column."""
-    width = right.shape[1]
+class PackedRows(NamedTuple):
+    """Rows of uint8 as the right side of products."""
+
+    panels: Any  # (columns / 16, width / 4, 16) words of four bytes, on a cache line; zeros up to whole tiles
+    start: Any  # 128 sum_f k_f (columns,), what the left side's sign took away
+
+
+def packed_rows(right: Any) -> PackedRows:
+    """Rows of uint8, their width a multiple of 4, as the right side of products."""
+    columns, width = -(-len(right) // COLUMNS) * COLUMNS, right.shape[1]
     memory = np.empty(columns * width // 4 + LANES, np.uint32)
     first = -memory.ctypes.data % 64 // 4
     panels = memory[first : first + columns * width // 4].reshape(columns // LANES, width // 4, LANES)
     start = np.empty(columns, np.int32)
     _pack(right.view(np.uint32), panels, start)
-    return panels, start
+    return PackedRows(panels, start)
+
+
+def byte_products(left: Any, right: PackedRows, memory: Any) -> Any:
+    """Sum_f left[i, f] right[j, f] in whole tiles: int32, a view of `memory`; padding gives what lies beyond."""
+    out = memory[: len(left) * len(right.start)].reshape(len(left), len(right.start))
+    _products(left, right.panels, right.start, out)
+    return out
 
 
 @njit

@@ -109,11 +109,11 @@ class ComputedColumns:
         left = self.points.take(np.asarray(idx))
 
         def part(start: int, stop: int) -> None:
-            for lo in range(start, stop, 4 * CHUNK):
-                hi = min(lo + 4 * CHUNK, stop)
+            for lo in range(start, stop, 6 * CHUNK):
+                hi = min(lo + 6 * CHUNK, stop)
                 self.kernel.block(left, self.points.rows(lo, hi), out[:, lo:hi])
 
-        split_range(self.n, part, least=4 * CHUNK)
+        split_range(self.n, part, least=6 * CHUNK)
         self.n_computed += len(idx)
         return out
 

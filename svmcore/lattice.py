@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._byte_products import MOST_FEATURES, byte_products, products_size
+from svmcore._byte_products import MOST_FEATURES, byte_products, packed_rows, products_size, signed_rows
 from svmcore._numba import njit
 from svmcore._threads import split_range
 
@@ -110,8 +110,8 @@ def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
     return True
 
 
-def integer_products(left: Codes, right: Codes, memory: Any = None) -> Any:
-    """k_i'k_j (n, m) of two sets of codes, exact int32; a view of `memory` if that is given, see `products_size`."""
-    if memory is None:
-        memory = np.empty(products_size(len(left.bytes), len(right.bytes)), np.int32)
-    return byte_products(left.bytes, right.bytes, memory)
+def integer_products(left: Codes, right: Codes) -> Any:
+    """k_i'k_j (n, m) of two sets of codes, exact int32."""
+    n, m = len(left.bytes), len(right.bytes)
+    memory = np.empty(products_size(n, m), np.int32)
+    return byte_products(signed_rows(left.bytes), packed_rows(right.bytes), memory)[:n, :m]

@@ -1,13 +1,24 @@
-"""Compiled elementwise passes: inner products in, kernel values out, nothing allocated that is larger than a row."""
+"""Compiled elementwise passes: inner products in, kernel values out, nothing allocated that is larger than a row.
+
+Values for a matrix that no cache holds are written past the caches. An ordinary store first reads the line that it
+writes to: that took more time than the exponentials.
+"""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from svmcore._numba import njit_fused
 from svmcore.points import Floats, Moments
 
 __all__ = ["exp_of_differences", "exp_of_distances", "exp_pass", "float64_pass"]
+
+STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
+LINE, LANES = 64, 16  # bytes and float32 values of a cache line
 
 
 def float64_pass(G: Floats, x: Moments, z: Moments, out: Floats | None, function: Callable[[Floats], object]) -> Floats:
@@ -28,7 +39,7 @@ def exp_pass(G: Floats, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Flo
     """Out = exp(-gamma max(0, ||x||^2 + ||z||^2 - 2 G)), in place if `out` is None."""
     out = G if out is None else out
     if out.dtype == np.float32:
-        _exp_float32(G, -gamma * x_norm2, -gamma * z_norm2, 2.0 * gamma, out)
+        _exp_float32(G, -gamma * x_norm2, -gamma * z_norm2, 2.0 * gamma, out, out is not G and _is_spread(out))
         return out
     step = max(1, (1 << 17) // max(1, G.shape[1]))
     for start in range(0, G.shape[0], step):
@@ -42,7 +53,7 @@ def exp_pass(G: Floats, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Flo
 
 
 @njit_fused
-def _exp_float32(G, a, b, scale, out):  # type: ignore[no-untyped-def]
+def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-def]
     """out[i, j] = exp(min(0, scale G[i, j] + a[i] + b[j])) in float32, relative error below 1e-7 + that of G.
 
     Cephes' expf: x = k ln 2 + r, exp(r) by a degree-5 polynomial, 2^k through the exponent bits. Numba's own exp is a
@@ -60,30 +71,32 @@ def _exp_float32(G, a, b, scale, out):  # type: ignore[no-untyped-def]
             row[j] = source[j]
         for j in range(m):
             row[j] = _exp(np.float32(row[j] * factor + (left + right[j])))
-        for j in range(m):
-            target[j] = row[j]
+        _write(row, target, past_caches)
+    _fence()
 
 
-def exp_of_distances(G: Floats, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Floats) -> Floats:
-    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 G)) in float32 of integers: `G` int32, norms integral."""
-    _exp_of_distances(G, np.rint(x_norm2).astype(np.int32), np.rint(z_norm2).astype(np.int32), gamma, out)
+def exp_of_distances(G: Floats, unit: float, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Floats) -> Floats:
+    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 unit G)) in float32: `G` int32, the norms multiples of `unit`."""
+    _exp_of_distances(G, x_norm2 / unit, z_norm2 / unit, gamma * unit, out, _is_spread(out))
     return out
 
 
 @njit_fused
-def _exp_of_distances(G, a, b, gamma, out):  # type: ignore[no-untyped-def]
+def _exp_of_distances(G, a, b, gamma, out, past_caches):  # type: ignore[no-untyped-def]
     n, m = G.shape
     factor = np.float32(-gamma)
-    row, distances = np.empty(m, np.float32), np.empty(m, np.int32)
+    row, distances, right = np.empty(m, np.float32), np.empty(m, np.int32), np.empty(m, np.int32)
+    for j in range(m):
+        right[j] = np.int32(np.rint(b[j]))
     for i in range(n):
-        source, target, left = G[i], out[i], a[i]
+        source, target, left = G[i], out[i], np.int32(np.rint(a[i]))
         for j in range(m):
             distances[j] = source[j]
         for j in range(m):
-            distance = np.int32(np.int32(left + b[j]) - np.int32(distances[j] + distances[j]))
+            distance = np.int32(np.int32(left + right[j]) - np.int32(distances[j] + distances[j]))
             row[j] = _exp(np.float32(distance) * factor)
-        for j in range(m):
-            target[j] = row[j]
+        _write(row, target, past_caches)
+    _fence()
 
 
 def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Floats:
@@ -91,12 +104,12 @@ def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Float
     width = -(-X.shape[1] // 4) * 4
     left, right = np.zeros((len(X), width), np.float32), np.zeros((width, len(Z)), np.float32)
     left[:, : X.shape[1]], right[: X.shape[1]] = X, Z.T
-    _exp_of_differences(left, right, gamma, out)
+    _exp_of_differences(left, right, gamma, out, _is_spread(out))
     return out
 
 
 @njit_fused
-def _exp_of_differences(X, Z, gamma, out):  # type: ignore[no-untyped-def]
+def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyped-def]
     """As `exp_of_differences`, of Z transposed (p, m), p a multiple of 4: four features for one load of the sums."""
     n, m = out.shape
     factor = np.float32(-gamma)
@@ -112,8 +125,8 @@ def _exp_of_differences(X, Z, gamma, out):  # type: ignore[no-untyped-def]
                 total[j] += (a * a + b * b) + (c * c + d * d)
         for j in range(m):
             total[j] = _exp(total[j] * factor)
-        for j in range(m):
-            target[j] = total[j]
+        _write(total, target, past_caches)
+    _fence()
 
 
 @njit_fused
@@ -131,3 +144,69 @@ def _exp(x):  # type: ignore[no-untyped-def]
     p = p * r * r + r + np.float32(1.0)
     bits = np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23))
     return p * bits.view(np.float32)
+
+
+# ---- writing past the caches
+def _is_spread(out: Floats) -> bool:
+    """Whether the rows of `out` are float32 values that lie further apart than a cache would hold."""
+    contiguous = out.dtype == np.float32 and out.strides[1] == out.itemsize
+    return contiguous and len(out) * out.strides[0] >= STREAMED
+
+
+@njit_fused
+def _write(row, target, past_caches):  # type: ignore[no-untyped-def]
+    """Copy a row: whole lines past the caches if asked, the ends and all else by ordinary stores."""
+    m = len(target)
+    if not past_caches:
+        for j in range(m):
+            target[j] = row[j]
+        return
+    head = min(m, (-target.ctypes.data % LINE) // 4)
+    lines = (m - head) // LANES
+    for j in range(head):
+        target[j] = row[j]
+    _stream_lines(row[head:].ctypes.data, target[head:].ctypes.data, lines)
+    for j in range(head + LANES * lines, m):
+        target[j] = row[j]
+
+
+@intrinsic
+def _stream_lines(typing_context, source, target, lines):  # type: ignore[no-untyped-def]
+    """Copy `lines` cache lines between two addresses, the target's a multiple of 64, by non-temporal stores."""
+    integer, line = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        source, target, lines = arguments
+        zero, one, size = (ir.Constant(integer, value) for value in (0, 1, LINE))
+        entry, loop, end = builder.block, builder.append_basic_block("lines"), builder.append_basic_block("end")
+        builder.cbranch(builder.icmp_signed(">", lines, zero), loop, end)
+        builder.position_at_end(loop)
+        k = builder.phi(integer)
+        offset, following = builder.mul(k, size), builder.add(k, one)
+        value = builder.load(_address(builder, source, offset, line))
+        value.align = 4
+        store = builder.store(value, _address(builder, target, offset, line))
+        store.align = LINE
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        k.add_incoming(zero, entry)
+        k.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, lines), loop, end)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+def _address(builder: Any, base: Any, offset: Any, kind: Any) -> Any:
+    return builder.inttoptr(builder.add(base, offset), kind.as_pointer())
+
+
+@intrinsic
+def _fence(typing_context):  # type: ignore[no-untyped-def]
+    """Let no other thread see what follows before the stores that went past the caches."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate

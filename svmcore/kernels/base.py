@@ -13,15 +13,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore._byte_products import products_size
+from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
 from svmcore._plugins import Plugin
 from svmcore.errors import InputError
-from svmcore.lattice import integer_products
 from svmcore.points import Floats, Moments, Points, Rows, inner_products
 
 __all__ = ["InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number"]
 
-LATTICE_TILE = 384  # rows and columns of an int32 temporary: 600 kB
+LATTICE_ROWS, LATTICE_COLUMNS = 256, 1536  # of an int32 temporary, 1.5 MB; long rows are written at full speed
 TILE = 512  # rows and columns of a float64 temporary: 2 MB, which stays in the second-level cache
 
 
@@ -172,15 +171,19 @@ def _float64_blocks(wide: Sequence[tuple[InnerProductKernel, Floats]], P: Points
 
 def _lattice_blocks(exact: Sequence[tuple[InnerProductKernel, Floats]], P: Points, Q: Points) -> None:
     """As `blocks`, with integer products in tiles that stay in cache."""
-    T = np.empty(products_size(min(LATTICE_TILE, len(P)), min(LATTICE_TILE, len(Q))), np.int32)
-    for j in range(0, len(Q), LATTICE_TILE):
-        right = Q.rows(j, min(j + LATTICE_TILE, len(Q)))
-        for i in range(0, len(P), LATTICE_TILE):
-            left = P.rows(i, min(i + LATTICE_TILE, len(P)))
-            G = integer_products(left.values, right.values, T)
+    T = np.empty(products_size(min(LATTICE_ROWS, len(P)), min(LATTICE_COLUMNS, len(Q))), np.int32)
+    starts = range(0, len(P), LATTICE_ROWS)
+    parts = [P.rows(i, min(i + LATTICE_ROWS, len(P))) for i in starts]
+    rows = [(i, part.moments, signed_rows(part.values.bytes)) for i, part in zip(starts, parts, strict=True)]
+    for j in range(0, len(Q), LATTICE_COLUMNS):
+        right = Q.rows(j, min(j + LATTICE_COLUMNS, len(Q)))
+        columns = packed_rows(right.values.bytes)
+        for i, moments, left in rows:
+            target_rows = slice(i, i + len(moments.norm2))
+            G = byte_products(left, columns, T)[: len(moments.norm2), : len(right)]
             for kernel, out in exact:
-                target = out[i : i + len(left), j : j + len(right)]
-                kernel.from_integer_products(G, P.values.step**2, left.moments, right.moments, target)
+                target = out[target_rows, j : j + len(right)]
+                kernel.from_integer_products(G, P.values.step**2, moments, right.moments, target)
 
 
 def _widened(P: Points) -> Points:

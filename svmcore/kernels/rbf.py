@@ -59,7 +59,7 @@ class RBF(InnerProductKernel):
         """exp(-gamma unit d) of integer squared distances d = k_x'k_x + k_z'k_z - 2 k_x'k_z: nothing cancels."""
         if out.dtype != np.float32:
             return super().from_integer_products(G, unit, x, z, out)
-        return exp_of_distances(G, x.norm2 / unit, z.norm2 / unit, float(self.gamma) * unit, out)
+        return exp_of_distances(G, unit, x.norm2, z.norm2, float(self.gamma), out)
 
     def from_moments(self, x: Moments) -> Floats:
         """1 for every row, shape (n,)."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh, points
-from svmcore._byte_products import byte_products, products_size
+from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
 from svmcore.kernels.base import blocks
 from svmcore.lattice import encode
 from svmcore.training import Recipe, train
@@ -48,7 +48,8 @@ def coded(monkeypatch):
 def products(A, B):
     width = -(-A.shape[1] // 4) * 4
     left, right = (np.pad(side, ((0, 0), (0, width - side.shape[1]))) for side in (A, B))
-    return byte_products(left, right, np.empty(products_size(len(A), len(B)), np.int32))
+    memory = np.empty(products_size(len(A), len(B)), np.int32)
+    return byte_products(signed_rows(left), packed_rows(right), memory)[: len(A), : len(B)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,7 +69,8 @@ def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_
     code = (
         "import numpy as np; from svmcore._byte_products import *\n"
         "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
-        "B = B.reshape(61, 8); G = byte_products(A, B, np.empty(products_size(11, 61), np.int32))\n"
+        "B = B.reshape(61, 8); memory = np.empty(products_size(11, 61), np.int32)\n"
+        "G = byte_products(signed_rows(A), packed_rows(B), memory)[:11, :61]\n"
         "assert not is_fast() and (G == A.astype(int) @ B.T.astype(int)).all()"
     )
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
