@@ -52,28 +52,46 @@ def run(
     from flows.console import progress_display
     from pipeline.config import load_experiment
     from pipeline.experiment import execute
+    from pipeline.metrics import Clock
     from pipeline.session import check_inputs
 
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
     with progress_display(exp.tol) as progress:
         if no_prefect:
-            record = execute(exp, store, progress, started=STARTED)
+            record = execute(exp, store, progress, clock=Clock(STARTED))
         else:
-            record = _run_in_flow(config, set_, store, progress)
+            record = _run_in_flow(exp, config, set_, store, progress)
     _print(record, json_, _summary)
 
 
-def _run_in_flow(config: str, overrides: Sequence[str], store: str | None, progress: Any) -> dict[str, Any]:
+def _run_in_flow(exp: Any, config: str, overrides: Sequence[str], store: str | None, progress: Any) -> dict[str, Any]:
     """Start a server if the user has none, and only then import prefect: both take seconds, side by side."""
     from flows.server import local_server
+    from pipeline.metrics import Clock
 
+    clock = Clock(STARTED)
     with local_server() as server:
+        if server is not None:
+            _refuse_what_cannot_fit(exp, store, progress, clock)
         from flows.flow import run_flow
 
         if server is not None:
             server.wait()
-        return run_flow(config, overrides, store, progress, STARTED, alone=server is not None)
+        return run_flow(config, overrides, store, progress, clock, alone=server is not None)
+
+
+def _refuse_what_cannot_fit(exp: Any, store: str | None, progress: Any, clock: Any) -> None:
+    """Read the rows while the server comes up; any other fault is left to the flow, which tells Prefect of it."""
+    from pipeline.plan import check_fits
+    from svmcore.errors import MemoryLimit
+
+    try:
+        check_fits(exp, store, progress, clock)
+    except MemoryLimit:
+        raise
+    except (SVMError, OSError):
+        return
 
 
 @app.command()

@@ -24,6 +24,7 @@ from prefect.states import Cancelled
 from flows.server import end_with_service
 from pipeline.config import load_experiment
 from pipeline.experiment import execute
+from pipeline.metrics import Clock
 from pipeline.progress import Progress
 from pipeline.workers import ClusterLost
 from svmcore.errors import SVMError
@@ -34,7 +35,7 @@ RETRIES = 2
 DRAIN_SECONDS = 5.0
 _progress: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("progress", default=None)
 _stopped: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("stopped", default=None)
-_started: contextvars.ContextVar[float | None] = contextvars.ContextVar("started", default=None)
+_clock: contextvars.ContextVar[Clock | None] = contextvars.ContextVar("clock", default=None)
 
 
 def _worth_another_try(task: Any, task_run: Any, state: Any) -> bool:
@@ -73,13 +74,13 @@ def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> An
 
 def _train(config: Any, overrides: Any, store: str | None) -> Any:
     """Body of the flow; apart from it, because a scheduler pickles a flow with all that it names."""
-    served = _started.get() is None
+    served = _clock.get() is None
     if served:
         _hush()
         end_with_service()
     try:
         exp = load_experiment(config, tuple(overrides))
-        record = execute(exp, store, _progress.get(), step=_as_task, started=_started.get())
+        record = execute(exp, store, _progress.get(), step=_as_task, clock=_clock.get())
     except (KeyboardInterrupt, SystemExit, TerminationSignal) as error:  # Prefect would take it for a crash
         _stopped.set(error)
         return Cancelled(message="stopped by a signal; what is finished is kept, the next run goes on from there")
@@ -118,7 +119,7 @@ def run_flow(
     overrides: Any = (),
     store: str | None = None,
     progress: Progress | None = None,
-    started: float | None = None,
+    clock: Clock | None = None,
     alone: bool = False,
 ) -> dict[str, Any]:
     """Run the flow in this process; errors come out as they are, and are not printed on the way.
@@ -127,7 +128,7 @@ def run_flow(
     """
     _hush()
     _progress.set(progress)
-    _started.set(started)
+    _clock.set(clock)
     try:
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if alone else {}):
             return marginflow(config, list(overrides), store)

@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.batch import train_batch
 from pipeline.cache import evict
 from pipeline.config import Experiment, load_experiment
+from pipeline.metrics import Clock
 from pipeline.plan import forecast_run
 from pipeline.progress import Progress
 from pipeline.publish import publish
@@ -38,12 +39,12 @@ def execute(
     store: str | None = None,
     progress: Progress | None = None,
     step: Step = _plainly,
-    started: float | None = None,
+    clock: Clock | None = None,
 ) -> dict[str, Any]:
     """Run a checked experiment; on an error nothing of it is listed, and no empty folder stays behind."""
     opened = check_inputs(exp, store)
     try:
-        with open_session(exp, opened, progress, started) as session:
+        with open_session(exp, opened, progress, clock) as session:
             record = train(session, step)
         evict(opened.cache, exp.cache.disk)
         return record

@@ -6,7 +6,7 @@ The same at the start of every run as in `marginflow plan`; what cannot fit is r
 import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from svmcore._threads import n_threads
 from svmcore.errors import MemoryLimit
 from svmcore.solvers.smo import SMO
 
-__all__ = ["forecast", "forecast_run", "plan_of"]
+__all__ = ["check_fits", "forecast", "forecast_run", "plan_of"]
 
 BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
@@ -42,14 +42,29 @@ COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 
 def plan_of(exp: Experiment, store: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Bytes and seconds of a run; reads the source into the store's cache, where the run finds it."""
+    with _laid_out(exp, store, progress, Clock()) as (session, parts):
+        return forecast(session, parts)
+
+
+def check_fits(exp: Experiment, store: str | None, progress: Progress | None, clock: Clock) -> None:
+    """Refuse a run that cannot fit as soon as its rows are read; raises as `forecast` does."""
+    with _laid_out(exp, store, progress, clock) as (session, parts):
+        _fitting(session, parts)
+
+
+@contextlib.contextmanager
+def _laid_out(
+    exp: Experiment, store: str | None, progress: Progress | None, clock: Clock
+) -> Iterator[tuple[Session, list[Part]]]:
+    """The kernels and problems of a run that may follow; its rows are in the store's cache from here on."""
     opened = check_inputs(exp, store)
     try:
-        session = Session(exp, opened, Path(os.devnull), InlineWorkers(), Clock(), progress or silent)
+        session = Session(exp, opened, Path(os.devnull), InlineWorkers(), clock, progress or silent)
         parts: list[Part] = []
         for alike in data_groups(expand(exp)):
             own = dataclasses.replace(session, exp=alike[0].exp)
             parts += parts_of(session, ingest(own), alike)
-        return forecast(session, parts)
+        yield session, parts
     finally:
         opened.tidy()
 
@@ -67,6 +82,11 @@ def forecast(session: Session, parts: Sequence[Part]) -> dict[str, Any]:
     MemoryLimit
         If it cannot fit: memory of a worker or of this node, or the disk.
     """
+    return _fitting(session, parts) | _evaluations(parts) | {"seconds": _seconds(session.exp, parts)}
+
+
+def _fitting(session: Session, parts: Sequence[Part]) -> dict[str, Any]:
+    """Counts and bytes of a run that fits."""
     exp, data = session.exp, parts[0].data
     found = {
         "plan": " and ".join(sorted({part.plan.plan for part in parts})),
@@ -79,7 +99,7 @@ def forecast(session: Session, parts: Sequence[Part]) -> dict[str, Any]:
         **_bytes(exp, parts),
     }
     _check(exp, session.root, parts, found)
-    return found | _evaluations(parts) | {"seconds": _seconds(exp, parts)}
+    return found
 
 
 def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:

@@ -73,10 +73,10 @@ class Session:
 
 @contextlib.contextmanager
 def open_session(
-    exp: Experiment, store: Store, progress: Progress | None = None, started: float | None = None
+    exp: Experiment, store: Store, progress: Progress | None = None, clock: Clock | None = None
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
-    clock = Clock(started)
+    clock = clock or Clock()
     with told_when_full(store.cache), contextlib.ExitStack() as stack:
 
         def opened() -> Workers:

@@ -110,6 +110,14 @@ def test_run__a_store_under_a_plain_file_is_refused_before_any_work(config, caps
     assert "config.yaml is a file" in refused(argv, capsys)
 
 
+def test_run__what_cannot_fit_is_refused_without_waiting_for_a_server(config, capsys, monkeypatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr("flows.server._Server.wait", lambda server: pytest.fail("waited for Prefect"))
+    argv = config(extra=["--set", "cache.limit=4", "--set", "cache.disk=4"])
+    argv.remove("--no-prefect")
+    assert "two columns of K need" in refused(argv, capsys)
+
+
 @pytest.fixture
 def closed_folder(tmp_path):
     """A folder that takes no file: without rights, or where not even root can write."""

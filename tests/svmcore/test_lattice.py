@@ -175,3 +175,17 @@ def test_lattice__a_fit_ends_at_the_objective_of_float32_products(monkeypatch):
         found.append(solution.certificate.dual)
         assert solution.certificate.kkt_gap <= 1e-3
     assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=["lattice", "differences"])
+@pytest.mark.parametrize(("first", "width"), [(0, 300), (3, 290), (5, 7), (16, 32)])
+def test_block__written_past_the_caches_is_the_same(coded, dtype, first, width):
+    X = RNG.integers(0, 9, (70, 6)).astype(dtype) + (RNG.random((70, 6)) if dtype == np.float32 else 0)
+    Z = RNG.permutation(np.tile(X, (5, 1)))[:width]
+    P = Points.for_gram(np.vstack([X, Z]))
+    left, right = P.rows(0, 70), P.rows(70, 70 + width)
+    whole = np.full((70, 1 << 15), np.nan, np.float32)  # 9 MB from the first row to the last
+    RBF(0.1).block(left, right, whole[:, first : first + width])
+    np.testing.assert_array_equal(whole[:, first : first + width], RBF(0.1).block(left, right))
+    assert np.isnan(whole[:, :first]).all()
+    assert np.isnan(whole[:, first + width :]).all()
