@@ -114,12 +114,12 @@ def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
     on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
     paths = {part.data.path for part in parts}
     n_problems = sum(len(chain) for part in parts for chain in part.chains)
-    held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) for part in parts]
+    held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) + _squares_bytes(part) for part in parts]
     return {
         "kernel_bytes": max(part.kernel_bytes for part in parts),
         "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + n_problems * 16_384,
         "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
-        "memory_bytes": BASE_BYTES + max(held) + 2 * n_threads() * max(map(_square_bytes, parts)),
+        "memory_bytes": BASE_BYTES + max(held),
     }
 
 
@@ -136,9 +136,10 @@ def _row_bytes(part: Part) -> int:
     return int(dataset.n_merged * dataset.n_features * itemsize)
 
 
-def _square_bytes(part: Part) -> int:
-    """The largest square of a working set; a thread has one and keeps the one before."""
-    return int(min(SMO.working_set, part.data.n_merged) ** 2 * np.dtype(part.plan.dtype).itemsize)
+def _squares_bytes(part: Part) -> int:
+    """The largest squares of working sets: a thread has one and keeps that of its last problem."""
+    square = min(SMO.working_set, part.data.n_merged) ** 2 * np.dtype(part.plan.dtype).itemsize
+    return int(min(2 * n_threads(), len(part.chains)) * square)
 
 
 def _strip_bytes(bundle: Sequence[Part]) -> int:
