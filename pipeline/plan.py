@@ -250,7 +250,7 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     return {
         "problem": problem,
         "kernel": 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / threads,
-        "solve": len(chains) * each / min(threads, len(chains)),
+        "solve": len(chains) * each / min(threads, len(chains)) + union * n * rate.fault / threads,
         "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads,
     }
 

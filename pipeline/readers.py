@@ -9,9 +9,12 @@ from pathlib import Path
 
 from pipeline.config import Data, Experiment
 from pipeline.config_values import COMPRESSED
-from pipeline.readers_arrays import BundledSource, NpzSource, ParquetSource, ZarrSource
+from pipeline.readers_bundled import BundledSource
 from pipeline.readers_csv import CsvSource
 from pipeline.readers_libsvm import LibsvmSource
+from pipeline.readers_npz import NpzSource
+from pipeline.readers_parquet import ParquetSource
+from pipeline.readers_zarr import ZarrSource
 from pipeline.rowblocks import BLOCK_BYTES, RowBlock, Source
 from pipeline.streams import folder_of, readable
 from svmcore.errors import InputError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from svmcore.errors import InputError
 
-__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels"]
+__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels", "finite_rows", "rows_in"]
 
 BLOCK_BYTES = 32 << 20
 
@@ -58,6 +58,19 @@ def check_finite(source: Source, X: NDArray[Any], first_row: int, names: Sequenc
     value = "NaN" if np.isnan(X[row, column]) else "infinity"
     name = f"'{names[column]}'" if names is not None else f"{column} (counted from 0)"
     raise source.fail(f"row {first_row + row + 1}, column {name}: {value}; remove or fill such values")
+
+
+def rows_in(rows_bytes: int, n_features: int) -> int:
+    """Return how many rows of float64 make a block of about `rows_bytes`."""
+    return max(1, rows_bytes // (8 * max(1, n_features)))
+
+
+def finite_rows(source: Source, X: NDArray[Any], first_row: int) -> NDArray[np.float64]:
+    """Return rows as C-contiguous float64, refusing what is not a finite number."""
+    with np.errstate(over="ignore"):  # a long double beyond float64's range becomes infinity, which is refused
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+    check_finite(source, rows, first_row)
+    return rows
 
 
 def check_labels(source: Source, y: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
