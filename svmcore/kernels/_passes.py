@@ -62,16 +62,16 @@ def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-d
     n, m = G.shape
     right = b.astype(G.dtype)
     factor = G.dtype.type(scale)
-    row = np.empty(m, G.dtype)
+    row, values = np.empty(m, G.dtype), np.empty(m, np.float32)
     for i in range(n):
-        # one contiguous buffer: over overlapping or strided arrays the middle loop runs as scalars, ten times slower;
+        # contiguous buffers: over overlapping or strided arrays the middle loop runs as scalars, ten times slower;
         # and copied by loops: numba's slice assignments take longer than the exponentials
         source, target, left = G[i], out[i], G.dtype.type(a[i])
         for j in range(m):
             row[j] = source[j]
         for j in range(m):
-            row[j] = _exp(np.float32(row[j] * factor + (left + right[j])))
-        _write(row, target, past_caches)
+            values[j] = _exp(np.float32(row[j] * factor + (left + right[j])))
+        _write(values, target, past_caches)
     _fence()
 
 
@@ -155,7 +155,7 @@ def _is_spread(out: Floats) -> bool:
 
 @njit_fused
 def _write(row, target, past_caches):  # type: ignore[no-untyped-def]
-    """Copy a row: whole lines past the caches if asked, the ends and all else by ordinary stores."""
+    """Copy a float32 row: whole lines past the caches if asked, the ends and all else by ordinary stores."""
     m = len(target)
     if not past_caches:
         for j in range(m):

@@ -177,15 +177,24 @@ def test_lattice__a_fit_ends_at_the_objective_of_float32_products(monkeypatch):
     assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32], ids=["lattice", "differences"])
-@pytest.mark.parametrize(("first", "width"), [(0, 300), (3, 290), (5, 7), (16, 32)])
-def test_block__written_past_the_caches_is_the_same(coded, dtype, first, width):
-    X = RNG.integers(0, 9, (70, 6)).astype(dtype) + (RNG.random((70, 6)) if dtype == np.float32 else 0)
-    Z = RNG.permutation(np.tile(X, (5, 1)))[:width]
-    P = Points.for_gram(np.vstack([X, Z]))
-    left, right = P.rows(0, 70), P.rows(70, 70 + width)
+ROWS_OF_EACH_PASS = {
+    "distances": RNG.integers(0, 9, (70, 6)),
+    "differences": RNG.random((70, 6)),
+    "products": RNG.random((70, 60)),
+    "float64 products": 8 * RNG.random((70, 60)),
+    "CSR": sparse.random_array((70, 500), density=0.01, rng=RNG).tocsr(),
+}
+
+
+@pytest.mark.parametrize("X", ROWS_OF_EACH_PASS.values(), ids=ROWS_OF_EACH_PASS.keys())
+@pytest.mark.parametrize(("first", "width"), [(0, 70), (3, 60), (5, 7), (16, 32)])
+def test_block__written_past_the_caches_is_the_same(coded, X, first, width):
+    P, kernel = Points.for_gram(X), RBF(0.1)
+    right, alone = P.rows(0, width), np.empty((70, width), np.float32)
     whole = np.full((70, 1 << 15), np.nan, np.float32)  # 9 MB from the first row to the last
-    RBF(0.1).block(left, right, whole[:, first : first + width])
-    np.testing.assert_array_equal(whole[:, first : first + width], RBF(0.1).block(left, right))
+    blocks([kernel], P, right, [whole[:, first : first + width]])
+    blocks([kernel], P, right, [alone])
+    np.testing.assert_array_equal(whole[:, first : first + width], alone)
+    np.testing.assert_allclose(alone, kernel(X, X[:width]), atol=3e-6)
     assert np.isnan(whole[:, :first]).all()
     assert np.isnan(whole[:, first + width :]).all()
