@@ -13,7 +13,7 @@ NumPy and Numba, nothing else: no cluster, no storage, no configuration library.
 """
 
 from svmcore.certificate import Certificate, certify
-from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
+from svmcore.sources import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
 from svmcore.errors import InputError, InvalidProblem, MemoryLimit, SVMError, UnknownPlugin, Unsupported
 from svmcore.kernels import (
     RBF,

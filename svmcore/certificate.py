@@ -1,42 +1,55 @@
-r"""How far an alpha is from optimal, recomputed from alpha alone by code that no solver wrote.
+r"""How far a beta is from optimal: what float64 says, from beta and the kernel alone, by code that no solver wrote.
 
-With v = (K + shift) coef and coef = alpha * y:
+With the outputs u = (K + shift) beta and the scores s = p - u - ridge beta (`svmcore.qp`),
 
 .. math::
-    g_i = y_i v_i + ridge_i \alpha_i - 1, \qquad
-    dual = e'\alpha - \tfrac12 (coef'v + \sum_i ridge_i \alpha_i^2), \qquad
-    primal(b) = \tfrac12 coef'v + \sum_i C_i\, \mathrm{loss}(y_i (v_i + b))
+    dual = p'\beta - \tfrac12 \beta'u - \tfrac12 \sum_v ridge_v \beta_v^2, \qquad
+    primal(b) = \tfrac12 \beta'u + \sum_v h_v(p_v - u_v - b_{g(v)}) + \sum_g b_g d_g
 
-so dual <= optimum <= primal for a feasible alpha and any b; the primal is taken at its best b. All sums are float64
-over the columns as the source serves them.
+so dual <= optimum <= primal for a feasible beta and any b; the primal is taken at its best b.
+
+The values of K that a solver was served may be float32. Each has a bound of its error, so each output has one,
+
+.. math::  |u'_i - u_i| \le e_i = relative (|K| |\beta|)_i + absolute \|\beta\|_1
+
+and only outputs that could decide the gap or the objectives within that bound are computed again from the rows, in
+float64: those of the support vectors, and of rows whose score could be an extreme or cost a loss.
 """
 
 import dataclasses
 
 import numpy as np
 
-from svmcore.columns import matvec
-from svmcore.losses import Hinge
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import SignedQP, exact_sum
+from svmcore.sources.base import matvec_and_sizes
 
-__all__ = ["Certificate", "Evaluation", "certify", "evaluate", "primal_of"]
+__all__ = ["Certificate", "Evaluation", "certify", "evaluate", "primal_at"]
+
+EPS = float(np.finfo(np.float64).eps)
+OBJECTIVE = 1e-7  # relative error of the objectives that calls for exact values
 
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    r"""Primal, dual and the violations of one alpha.
+    r"""Primal, dual and the violations of one beta.
 
     Attributes
     ----------
     primal, dual
         Bounds of the optimal value: dual <= optimum <= primal (for a positive semi-definite K).
     kkt_gap
-        m(alpha) - M(alpha) over all rows; without the equality, the largest projected gradient. What `tol` bounds.
+        max - min of the scores that may grow and shrink, over all variables; see `svmcore.qp`. What `tol` bounds.
     infeasibility
-        Worst violation of the box and of y'alpha = 0.
+        Worst violation of the box and of the sums.
     relative_gap
         (primal - dual) / max(abs(primal), abs(dual)); None where no bound exists.
+    uncertainty
+        Bound of the error of `kkt_gap`: rounding of the values it was computed from.
+    bar
+        The same for primal and dual.
+    exact
+        Rows whose outputs were computed from exact values, after all were from those served.
     """
 
     primal: float
@@ -44,126 +57,305 @@ class Certificate:
     kkt_gap: float
     infeasibility: float
     relative_gap: float | None
+    uncertainty: float = 0.0
+    bar: float = 0.0
+    exact: int = 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evaluation:
-    """One pass over the columns at one alpha: the certificate and what a solver or a model needs from it."""
+    """One pass over the columns at one beta: the certificate and what a solver or a model needs from it."""
 
     certificate: Certificate
-    gradient: Floats  # (n,) of the minimised dual, refreshed in float64
-    bias: float
-    decision: Floats  # (n,) v + bias
-    norm2: float  # ||w||^2 = coef'v
+    outputs: Floats  # (n,) u at the rows of K
+    score: Floats  # (m,) s of the variables
+    multipliers: Floats  # (k,) b_g of the groups
+    norm2: float  # ||w||^2 = beta'u
 
 
-def certify(problem: Problem, alpha: Floats) -> Certificate:
-    """Certificate of any `alpha` (n,) for `problem`.
+def certify(qp: SignedQP, beta: Floats) -> Certificate:
+    """Certificate of any `beta` (m,) for `qp`.
 
-    >>> from svmcore.columns import ResidentGram
-    >>> problem = Problem(ResidentGram(np.array([[1.0, -1.0], [-1.0, 1.0]])), np.array([1.0, -1.0]), C=10.0)
-    >>> certify(problem, np.array([0.5, 0.5]))
-    Certificate(primal=0.5, dual=0.5, kkt_gap=0.0, infeasibility=0.0, relative_gap=0.0)
+    >>> from svmcore.sources import ResidentGram
+    >>> from svmcore.tasks import classification
+    >>> qp = classification(ResidentGram(np.array([[1.0, -1.0], [-1.0, 1.0]])), np.array([1.0, -1.0]), C=10.0)
+    >>> found = certify(qp, np.array([0.5, -0.5]))
+    >>> found.primal, found.dual, found.kkt_gap, found.relative_gap
+    (0.5, 0.5, 0.0, 0.0)
     """
-    return evaluate(problem, alpha).certificate
+    return evaluate(qp, beta).certificate
 
 
-def evaluate(problem: Problem, alpha: Floats) -> Evaluation:
-    """Certificate, gradient, bias and decision values at `alpha` (n,), from one product with K."""
-    y, ridge = problem.y, problem.ridge
-    coef = alpha * y
-    v = matvec(problem.columns, coef)
-    if problem.shift:
-        v += problem.shift * coef.sum()
-    gradient = y * v + ridge * alpha - 1.0
-    norm2 = float(coef @ v)
-    dual = float(alpha.sum() - 0.5 * (norm2 + (ridge * alpha) @ alpha))
-    primal, best = primal_of(problem, v, norm2)
-    if problem.bias is Bias.FREE:
-        kkt_gap, bias = _gap_and_bias(problem, alpha, gradient, best)
-    else:
-        kkt_gap, bias = _box_gap(problem, alpha, gradient), 0.0
+def evaluate(qp: SignedQP, beta: Floats, resolution: float = 0.0) -> Evaluation:
+    """Certificate, outputs, scores and multipliers at `beta` (m,).
+
+    `resolution` is how large the error of a score may be that decides the gap; above it values are exact.
+    """
+    beta = np.asarray(beta, dtype=np.float64)
+    outputs = _Outputs(qp, beta)
+    outputs.sharpen(resolution)
+    score = outputs.scores
+    found = [_group(qp, beta, outputs, score, g) for g in range(len(qp.groups.sums))]
+    gap, uncertainty = _gap(qp, beta, outputs, score)
+    norm2 = float(outputs.coef @ outputs.values)
+    dual = _dual(qp, beta, norm2)
+    best = np.array([multiplier for _, multiplier in found])
+    primal = primal_at(qp, outputs.values, norm2, best)
     certificate = Certificate(
-        primal, dual, kkt_gap, _infeasibility(problem, alpha), _relative_gap(problem, primal, dual)
+        primal, dual, gap, _infeasibility(qp, beta), _relative_gap(qp, primal, dual), uncertainty, *outputs.bars(best)
     )
-    decision = v + bias if problem.bias is Bias.FREE else v
-    return Evaluation(certificate, gradient, bias if problem.shift == 0.0 else float(coef.sum()), decision, norm2)
+    multipliers = np.array([multiplier for multiplier, _ in found])
+    return Evaluation(certificate, outputs.values, score, multipliers, norm2)
 
 
-def primal_of(problem: Problem, v: Floats, norm2: float) -> tuple[float, float]:
-    """Primal value at w with outputs `v` (n,) and squared norm `norm2`, at its best bias; returns (primal, bias)."""
-    y, C = problem.y, np.asarray(problem.C)
-    inside = C > 0
-    if not inside.all():
-        y, v, C = y[inside], v[inside], C[inside]
-    if problem.hard_margin:
-        return _hard_margin_primal(problem, y, v, norm2)
-    b = _best_bias(problem, y, v, C) if problem.bias is Bias.FREE else 0.0
-    return float(0.5 * norm2 + C @ problem.loss(y * (v + b))), b
+class _Outputs:
+    """u = (K + shift) coef (n,) with a bound of the error of each, sharpened where it matters."""
+
+    def __init__(self, qp: SignedQP, beta: Floats) -> None:
+        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
+        self.support = np.flatnonzero(self.coef)
+        self.length = float(np.abs(self.coef).sum())
+        self.exact, self.n_exact = qp.source.exact, 0
+        self.values, self.sizes = self._served()
+        if qp.shift:
+            self.values = self.values + qp.shift * self.coef.sum()
+            self.sizes = self.sizes + qp.shift * self.length
+        self.errors = self._errors(None if self._direct else qp.source.rounding)
+
+    @property
+    def _direct(self) -> bool:
+        """Whether exact outputs cost less than served ones: a linear kernel's, through its weights."""
+        return self.exact is not None and self.exact.is_direct
+
+    def _served(self) -> tuple[Floats, Floats]:
+        if not self._direct:
+            return matvec_and_sizes(self.qp.source, self.coef)
+        rows = np.arange(self.qp.source.n)
+        self.n_exact = len(rows)
+        return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)
+
+    def _errors(self, rounding: object) -> Floats:
+        """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
+        terms = 1.0 if self._direct else len(self.support) / 8.0 + 8.0
+        errors = EPS * terms * self.sizes
+        if rounding is not None:
+            errors += rounding.relative * self.sizes + rounding.absolute * self.length
+        return errors
+
+    @property
+    def scores(self) -> Floats:
+        """s (m,) of the variables."""
+        qp = self.qp
+        return qp.p - qp.at_variables(self.values) - qp.ridge * self.beta
+
+    def sharpen(self, resolution: float) -> None:
+        """Compute again from the rows what could decide, if its error is above the resolution."""
+        if self.exact is None or self._direct:
+            return
+        self._sharpen_support(resolution)
+        rows = self._deciding()
+        rows = rows[self.errors[rows] > resolution]
+        if len(rows):
+            self._replace(rows, self.exact.product(rows, self.support, self.coef[self.support]))
+
+    def _sharpen_support(self, resolution: float) -> None:
+        norm2_error = float(np.abs(self.coef) @ self.errors)
+        value = _dual(self.qp, self.beta, float(self.coef @ self.values))
+        if norm2_error > OBJECTIVE * abs(value) or self.errors[self.support].max(initial=0.0) > resolution:
+            self._replace(self.support, self.exact.symmetric_product(self.support, self.coef[self.support]))
+
+    def _replace(self, rows: Floats, values: Floats) -> None:
+        better = self._errors(self.exact.unit)
+        rows_better = better[rows] < self.errors[rows]
+        rows, values = rows[rows_better], values[rows_better]
+        self.values[rows] = values + self.qp.shift * self.coef.sum()
+        self.errors[rows] = better[rows]
+        self.n_exact += len(rows)
+
+    def _deciding(self) -> Floats:
+        """Rows of K with a variable whose score could be an extreme, or whose loss could be above 0."""
+        qp, score, error = self.qp, self.scores, self.qp.at_variables(self.errors)
+        grows, shrinks = self.beta < qp.hi, self.beta > qp.lo
+        decides = np.zeros(qp.m, dtype=bool)
+        for at, anchored in _parts(qp):
+            least = float((score - error)[at][grows[at]].max(initial=0.0 if anchored else -np.inf))
+            most = float((score + error)[at][shrinks[at]].min(initial=0.0 if anchored else np.inf))
+            inner, outer = min(least, most), max(least, most)
+            decides[at] = (grows[at] & ((score + error)[at] >= inner)) | (shrinks[at] & ((score - error)[at] <= outer))
+        found = np.flatnonzero(decides)
+        return found if qp.rows is None else np.unique(qp.rows[found])
+
+    def bars(self, multipliers: Floats) -> tuple[float, int]:
+        """(bound of the error of primal and dual, rows with exact outputs)."""
+        qp = self.qp
+        norm2 = 0.5 * float(np.abs(self.coef) @ self.errors)
+        residual = qp.p - qp.at_variables(self.values) - _at_groups(qp, multipliers)
+        error = qp.at_variables(self.errors)
+        slope = np.abs(_steepest(qp, residual, error))
+        finite = np.isfinite(slope)
+        return norm2 + float(slope[finite] @ error[finite]), self.n_exact
 
 
-def _hard_margin_primal(problem: Problem, y: Floats, v: Floats, norm2: float) -> tuple[float, float]:
-    """Shrink w until every margin is at least 1: 1/2 ||w||^2 / s^2 with s the smallest margin; inf if s <= 0."""
-    b = 0.0
-    if problem.bias is Bias.FREE and (y > 0).any() and (y < 0).any():
-        b = -0.5 * float(v[y > 0].min() + v[y < 0].max())
-    smallest = float((y * (v + b)).min())
-    return (0.5 * norm2 / smallest**2 if smallest > 0 else np.inf), b
+def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
+    """The slope (m,) of h_v of largest size where the residual is uncertain by `error`."""
+    up, down = _slope(qp, residual + error), _slope(qp, residual - error)
+    return np.where(np.abs(up) > np.abs(down), up, down)
 
 
-def _best_bias(problem: Problem, y: Floats, v: Floats, C: Floats) -> float:
-    """Minimise sum_i C_i loss(y_i (v_i + b)) over b: its derivative is monotone with breaks at t_i = y_i - v_i."""
-    t = y - v
-    order = np.argsort(t)
-    if isinstance(problem.loss, Hinge):  # slope -sum of C over y = +1, plus C_i past each break
-        slope = C[order].cumsum() - C[y > 0].sum()
-        return float(t[order[min(int(slope.searchsorted(0.0)), len(t) - 1)]])
-    t, y, C = t[order], y[order], C[order]
-    return _zero_of_pieces(t, np.where(y > 0, C, 0.0), np.where(y < 0, C, 0.0))
+def _slope(qp: SignedQP, residual: Floats) -> Floats:
+    """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
+    soft = qp.ridge > 0
+    t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
+    t[soft] = residual[soft] / qp.ridge[soft]
+    return np.clip(t, qp.lo, qp.hi)
 
 
-def _zero_of_pieces(t: Floats, right: Floats, left: Floats) -> float:
-    """Zero of d(b) = sum_i left_i max(0, b - t_i) - sum_i right_i max(0, t_i - b), sorted t: d is increasing."""
-    below, below_t = np.cumsum(left), np.cumsum(left * t)
-    above, above_t = right.sum() - np.cumsum(right), (right * t).sum() - np.cumsum(right * t)
-    at_breaks = (below * t - below_t) - (above_t - above * t)
-    k = int(np.searchsorted(at_breaks, 0.0))
-    if k == 0 or k == len(t):  # one class: any b beyond the last break loses nothing
-        return float(t[0] if k == 0 else t[-1])
-    weight = below[k - 1] + above[k - 1]
-    return float((below_t[k - 1] + above_t[k - 1]) / weight) if weight > 0 else float(t[k])
+def _parts(qp: SignedQP):  # type: ignore[no-untyped-def]
+    """(index of variables, whether extremes are taken together with 0): each group, and those in none."""
+    for g in range(len(qp.groups.sums)):
+        yield qp.groups.members(g, qp.m), False
+    if not qp.groups.sums:
+        yield slice(0, qp.m), True
+    elif qp.groups.codes is not None and (qp.groups.codes < 0).any():
+        yield np.flatnonzero(qp.groups.codes < 0), True
 
 
-def _gap_and_bias(problem: Problem, alpha: Floats, gradient: Floats, best: float) -> tuple[float, float]:
-    """m(alpha) - M(alpha), at least 0, and the bias.
+def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[float, float]:
+    """KKT gap and the bound of its error."""
+    error = qp.at_variables(outputs.errors)
+    grows, shrinks = beta < qp.hi, beta > qp.lo
+    gap, high, low = 0.0, 0.0, 0.0
+    for at, anchored in _parts(qp):
+        ends = []
+        for sign in (0.0, 1.0, -1.0):
+            m = (score + sign * error)[at][grows[at]].max(initial=-np.inf)
+            least = (score - sign * error)[at][shrinks[at]].min(initial=np.inf)
+            ends.append(max(m, -least) if anchored else m - least)
+        gap, high, low = (max(old, float(new)) for old, new in zip((gap, high, low), ends, strict=True))
+    return gap, max(high - gap, gap - low)
 
-    That is the average of -y_i g_i over the free support vectors; without any, the middle of [M, m], as LIBSVM; with
-    one class alone, `best`.
+
+def _group(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats, g: int) -> tuple[float, float]:
+    """Multiplier of group g, and the one at which the primal is least.
+
+    That is the average of the scores of the free variables; without any, the middle of [min, max], as LIBSVM; where
+    one of these is missing, the best.
     """
-    positive, can_grow, can_shrink = problem.y > 0, alpha < problem.upper, alpha > 0
-    score = -problem.y * gradient
-    m = float(score[np.where(positive, can_grow, can_shrink)].max(initial=-np.inf))
-    low = float(score[np.where(positive, can_shrink, can_grow)].min(initial=np.inf))
-    free = score[can_grow & can_shrink]
+    at = qp.groups.members(g, qp.m)
+    best = best_multiplier(qp, outputs.values, g)
+    part, grows, shrinks = score[at], beta[at] < qp.hi[at], beta[at] > qp.lo[at]
+    free = part[grows & shrinks]
     if len(free):
-        return max(0.0, m - low), float(free.mean())
-    return max(0.0, m - low), 0.5 * (m + low) if m > -np.inf and low < np.inf else best
+        return float(free.mean()), best
+    m, low = float(part[grows].max(initial=-np.inf)), float(part[shrinks].min(initial=np.inf))
+    return (0.5 * (m + low) if m > -np.inf and low < np.inf else best), best
 
 
-def _box_gap(problem: Problem, alpha: Floats, gradient: Floats) -> float:
-    """The largest projected gradient: the KKT gap where there is no equality."""
-    projected = np.where(alpha < problem.upper, np.minimum(gradient, 0.0), 0.0) * -1.0
-    projected = np.maximum(projected, np.where(alpha > 0, np.maximum(gradient, 0.0), 0.0))
-    return float(projected.max(initial=0.0))
+def _dual(qp: SignedQP, beta: Floats, norm2: float) -> float:
+    return float(qp.p @ beta - 0.5 * (norm2 + (qp.ridge * beta) @ beta))
 
 
-def _infeasibility(problem: Problem, alpha: Floats) -> float:
-    box = max(0.0, -float(alpha.min()), float((alpha - problem.upper).max()))
-    return max(box, abs(float(problem.y @ alpha))) if problem.bias is Bias.FREE else box
+def _at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
+    """b_g(v) (m,): 0 for a variable in no group."""
+    return np.append(multipliers, 0.0)[qp.codes]
 
 
-def _relative_gap(problem: Problem, primal: float, dual: float) -> float | None:
-    if not problem.psd or not np.isfinite(primal):
+def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) -> float:
+    """Primal value at the w with outputs (n,) and squared norm `norm2`, and the multipliers (k,).
+
+    Variables without bound and ridge forbid a loss: w and b are then scaled until none of them has one; inf where no
+    scale does.
+    """
+    f = qp.at_variables(outputs) + _at_groups(qp, multipliers)
+    scale = _hard_scale(qp, f)
+    if not np.isfinite(scale):
+        return np.inf
+    residual = qp.p - scale * f
+    residual[qp.unbounded] = 0.0
+    t = _slope(qp, residual)
+    loss = residual @ t - 0.5 * (qp.ridge * t) @ t
+    return float(0.5 * scale**2 * norm2 + loss + scale * (multipliers @ np.array(qp.groups.sums)))
+
+
+def _hard_scale(qp: SignedQP, f: Floats) -> float:
+    """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
+    hard = qp.unbounded
+    if not hard.any():
+        return 1.0
+    sign = np.where(np.isinf(qp.hi[hard]), 1.0, -1.0)
+    margin, needed = sign * f[hard], sign * qp.p[hard]
+    wrong = (margin <= 0) & (needed > 0)
+    return np.inf if wrong.any() else float((needed / np.maximum(margin, 1e-300)).max())
+
+
+def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
+    """The b at which sum_v h_v(t_v - b) + b d_g is least, t_v = p_v - u_v: its slope in b grows.
+
+    The slope d_g - sum_v h'_v(t_v - b) jumps by hi - lo at t_v where there is no ridge, and grows by 1 / ridge between
+    t_v - ridge hi and t_v - ridge lo where there is one.
+    """
+    at = qp.groups.members(g, qp.m)
+    t, lo, hi, ridge = (values[at] for values in (qp.p - qp.at_variables(outputs), qp.lo, qp.hi, qp.ridge))
+    hard = (ridge == 0) & (np.isinf(lo) | np.isinf(hi))
+    if hard.any():
+        return _middle(t[hard], np.isinf(hi[hard]))
+    used = hi > lo
+    t, lo, hi, ridge = t[used], lo[used], hi[used], ridge[used]
+    if not len(t):
+        return 0.0
+    fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
+    place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
+    soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
+    jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
+    bend = np.concatenate([soft, -soft[ridge > 0]])
+    return _zero(place, jump, bend, lambda b: fixed - float(_slope_before(t - b, lo, hi, ridge).sum()))
+
+
+def _slope_before(residual: Floats, lo: Floats, hi: Floats, ridge: Floats) -> Floats:
+    """h'_v of a residual, hi where it is 0 without a ridge."""
+    t = np.where(residual >= 0, hi, lo)
+    soft = ridge > 0
+    t[soft] = residual[soft] / ridge[soft]
+    return np.clip(t, lo, hi)
+
+
+def _middle(t: Floats, needs_less: Floats) -> float:
+    """Middle of the interval of b in which no unbounded variable has a loss, or of where it would be."""
+    least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
+    ends = [float(end) for end in (least, most) if np.isfinite(end)]
+    return float(np.mean(ends)) if ends else 0.0
+
+
+def _zero(place: Floats, jump: Floats, bend: Floats, value_at) -> float:  # type: ignore[no-untyped-def]
+    """Where a growing function, made of jumps and linear pieces, passes 0."""
+    always = place == -np.inf
+    slope, inside = float(bend[always].sum()), np.isfinite(place)
+    order = np.argsort(place[inside], kind="stable")
+    place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
+    if not len(place):
+        return float(-value_at(0.0) / slope) if slope > 0 else 0.0
+    first = value_at(float(place[0]))
+    if first >= 0:
+        return float(place[0] - first / slope) if slope > 0 else float(place[0])
+    slopes = slope + np.cumsum(bend)
+    after = first + np.cumsum(jump) + np.append(0.0, np.cumsum(slopes[:-1] * np.diff(place)))
+    k = int(np.searchsorted(after >= 0, True))
+    if k < len(place) and after[k] - jump[k] <= 0:  # it passes 0 in the jump at this place
+        return float(place[k])
+    k -= 1
+    return float(place[k] - after[k] / slopes[k]) if slopes[k] > 0 else float(place[min(k + 1, len(place) - 1)])
+
+
+def _infeasibility(qp: SignedQP, beta: Floats) -> float:
+    worst = max(0.0, float((qp.lo - beta).max(initial=0.0)), float((beta - qp.hi).max(initial=0.0)))
+    for g, total in enumerate(qp.groups.sums):
+        part = beta[qp.groups.members(g, qp.m)]
+        worst = max(worst, abs(exact_sum(np.append(part, -total))))
+    return worst
+
+
+def _relative_gap(qp: SignedQP, primal: float, dual: float) -> float | None:
+    if not qp.source.psd or not np.isfinite(primal):
         return None
     scale = max(abs(primal), abs(dual))
     return (primal - dual) / scale if scale > 0 else 0.0

@@ -16,14 +16,14 @@ __all__ = ["Solution", "Status"]
 
 
 class Status(StrEnum):
-    """How a solve ended; only CONVERGED promises kkt_gap <= tol, refreshed, on all rows."""
+    """How a solve ended; only CONVERGED promises a KKT gap of at most tol, proved in float64 on all rows."""
 
     CONVERGED = "converged"
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     STOPPED = "stopped"
-    STALLED = "stalled"  # nothing left to do by the solver's own rule or at this precision, yet the gap is above tol
-    INFEASIBLE = "infeasible"  # hard margin, not separable
+    STALLED = "stalled"  # nothing left to do by the solver's own rule, or float64 cannot tell: scale the data
+    INFEASIBLE = "infeasible"  # a variable without bound and ridge grows for ever: a hard margin, not separable
 
     @property
     def severity(self) -> int:
@@ -33,36 +33,44 @@ class Status(StrEnum):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Solution:
-    """The dual variables of one problem and what follows from them.
+    """The variables of one program and what follows from them.
 
     Attributes
     ----------
-    alpha
-        (n,) float64, 0 <= alpha <= upper.
+    beta
+        (m,) float64, in the box, with the sums of the groups.
     bias
-        b of f(x) = sum_i alpha_i y_i K(x_i, x) + b.
+        b of f(x) = sum_v beta_v K(x, row of v) + b.
     status, n_iter
         How the solve ended, and after how many steps of its kind.
     certificate
-        Recomputed from alpha alone, see `svmcore.certificate`.
+        Recomputed from beta alone, see `svmcore.certificate`.
     decision
-        (n,) f(x_i) on all rows, those with C_i = 0 too: for a fold, its cross-validation prediction.
-    gradient
-        (n,) of the minimised dual at alpha, refreshed in float64: where the next problem of a chain starts.
+        (n,) f at all rows of K, those that were left out too: for a fold, its cross-validation prediction.
+    score
+        (m,) s = p - u - ridge beta: where the next problem of a chain starts.
+    norm2
+        ||w||^2.
     history
         Progress of the solve: (seconds, n_iter, kkt_gap).
     """
 
-    alpha: Floats
+    beta: Floats
     bias: float
     status: Status
     n_iter: int
     certificate: "Certificate"
     decision: Floats
-    gradient: Floats | None = None
+    score: Floats
+    norm2: float
     history: tuple["Progress", ...] = ()
 
     @property
+    def alpha(self) -> Floats:
+        """abs(beta) (m,): LIBSVM's dual variables, where each has one sign."""
+        return np.abs(self.beta)
+
+    @property
     def support(self) -> Floats:
-        """Indices (m,) of the support vectors, alpha > 0."""
-        return np.flatnonzero(self.alpha)
+        """Indices of the variables that are not 0."""
+        return np.flatnonzero(self.beta)

@@ -15,7 +15,7 @@ import numpy as np
 
 from svmcore._platt import fit_sigmoid, held_out_decisions
 from svmcore._threads import n_threads, one_blas_thread
-from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
+from svmcore.sources import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
 from svmcore.errors import InvalidProblem
 from svmcore.gram import resident_gram
 from svmcore.kernels import Precomputed

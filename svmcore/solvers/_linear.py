@@ -2,45 +2,56 @@
 
 import numpy as np
 
-from svmcore.certificate import primal_of
+from svmcore.certificate import primal_at
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import SignedQP
 from svmcore.solvers.base import box_gap, linear_rows
 
 __all__ = ["LinearRows"]
 
+NO_MULTIPLIERS = np.empty(0)
+
 
 class LinearRows:
-    """Rows x_i, or (x_i, 1) for a PENALISED bias, of the linear classifier f(x) = w'x.
+    """Rows x_i, or (x_i, 1) for a penalised bias, of the linear function f(x) = w'x, w = sum_i beta_i x_i.
 
     Attributes
     ----------
     X
         (n, p) or (n, p + 1) float64, C-contiguous.
+    sign
+        (n,) on which side of 0 the box of each variable lies, +1 or -1.
+    reach
+        (n,) its width: C_i of a classifier.
     inside
-        Indices of the rows with C_i > 0.
+        Indices of the variables that may be other than 0.
     """
 
-    def __init__(self, solver: str, problem: Problem) -> None:
-        X = linear_rows(solver, problem.columns)
-        self.problem = problem
-        self.X = np.column_stack([X, np.ones(len(X))]) if problem.bias is Bias.PENALISED else X
-        self.C = np.asarray(problem.C)
-        self.inside = np.flatnonzero(self.C > 0)
+    def __init__(self, solver: str, qp: SignedQP) -> None:
+        X = linear_rows(solver, qp)
+        self.qp = qp
+        self.X = np.column_stack([X, np.ones(len(X))]) if qp.shift else X
+        self.sign = np.where(qp.hi > 0, 1.0, -1.0)
+        self.reach = qp.hi - qp.lo
+        self.inside = np.flatnonzero(self.reach > 0)
 
-    def weights(self, alpha: Floats) -> Floats:
-        """W = sum_i alpha_i y_i x_i of `alpha` (n,)."""
-        return self.X.T @ (alpha * self.problem.y)
+    def weights(self, beta: Floats) -> Floats:
+        """W = sum_i beta_i x_i of `beta` (n,)."""
+        return self.X.T @ beta
 
-    def margins(self, w: Floats) -> Floats:
-        """y_i w'x_i (n,)."""
-        return self.problem.y * (self.X @ w)
+    def outputs(self, w: Floats) -> Floats:
+        """w'x_i (n,)."""
+        return self.X @ w
 
-    def primal(self, w: Floats, margins: Floats) -> float:
-        """1/2 w'w + sum_i C_i loss(margin_i)."""
-        return primal_of(self.problem, self.problem.y * margins, float(w @ w))[0]
+    def short(self, outputs: Floats) -> Floats:
+        """By how much each output (n,) falls short of its target p: above 0 it costs a loss."""
+        return self.sign * (self.qp.p - outputs)
 
-    def kkt_gap(self, alpha: Floats, margins: Floats) -> float:
-        """Largest projected gradient of the dual at `alpha` (n,) with these margins."""
-        gradient = margins + self.problem.ridge * alpha - 1.0
-        return box_gap(gradient, alpha, self.problem.upper)
+    def primal(self, w: Floats, outputs: Floats) -> float:
+        """Primal value at w with its outputs (n,)."""
+        return primal_at(self.qp, outputs, float(w @ w), NO_MULTIPLIERS)
+
+    def kkt_gap(self, beta: Floats, outputs: Floats) -> float:
+        """Largest projected gradient at `beta` (n,) with these outputs."""
+        qp = self.qp
+        return box_gap(qp.p - outputs - qp.ridge * beta, beta, qp.lo, qp.hi)

@@ -1,7 +1,8 @@
 """What every solver shares: its declaration, the checks, and the proof at the end.
 
-`solve` is a template. A solver's own `_solve` only claims to have converged; the claim is believed when the gradient,
-refreshed in float64 by `certificate.evaluate` over all rows, says so, and otherwise the solver goes on from there.
+`solve` is a template. A solver's own `_solve` only claims to have converged; the claim is believed when the
+certificate says so, from exact values of K. Otherwise the solver goes on from the exact scores, then with float64
+columns, until the proof holds or nothing helps.
 """
 
 import dataclasses
@@ -15,18 +16,19 @@ import numpy as np
 
 from svmcore._plugins import Plugin
 from svmcore.certificate import Certificate, Evaluation, evaluate
-from svmcore.columns import KernelColumns, matvec
 from svmcore.errors import InputError, Unsupported
 from svmcore.losses import Hinge, Loss, SquaredHinge
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Solution, Status
 
-__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "gradient_at", "linear_rows"]
+__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "linear_rows"]
 
-SLACK = 1.05  # `certified` allows the refreshed gap this factor over tol
-POLISHES = 8  # how often a claim of convergence may be refuted before the solve counts as stalled
+SLACK = 1.05  # converged means kkt_gap + uncertainty <= 1.05 tol
+RESOLUTION = 0.005  # of tol: scores that decide are known to this
+POLISHES = 8  # how often a claim may be refuted before the solve counts as stalled
+HULL_DISTANCE = 1e-9  # relative, see `Solver.separates`
 
 
 class ConvergenceWarning(UserWarning):
@@ -53,6 +55,10 @@ class Solves:
         Whether it can begin from a given alpha.
     psd_only
         Whether the kernel must be positive semi-definite.
+    shared_rows
+        Whether several variables may live on one row of K.
+    two_groups
+        Whether it takes programs with two equalities.
     float32
         Whether float32 columns of K will do where tol allows it; at a large C their rounding shows in the objective.
     """
@@ -65,16 +71,18 @@ class Solves:
     bounds: bool = True
     warm_starts: bool = True
     psd_only: bool = False
+    shared_rows: bool = False
+    two_groups: bool = False
     float32: bool = True
 
 
 @dataclasses.dataclass(eq=False)
 class Outcome:
-    """What a solver's own loop returns: the last alpha (n,) and why it ended."""
+    """What a solver's own loop returns: the last beta (m,), why it ended, and the steps of the whole solve so far."""
 
     status: Status
     n_iter: int
-    alpha: Floats
+    beta: Floats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,108 +157,136 @@ class Solver(Plugin, ABC):
             return f"bias={'/'.join(cls.solves.biases)}, not bias={bias}"
         if hard_margin and not cls.solves.hard_margin:
             return "a finite C, not an infinite one"
-        if kernel is not None and cls.solves.linear_only and kernel.name != "linear":
+        if kernel is not None and cls.solves.linear_only and not kernel.is_linear:
             return f"kernel=linear, not kernel={kernel.name}"
         if kernel is not None and cls.solves.psd_only and not kernel.psd:
             return f"positive semi-definite kernels, not kernel={kernel.name}"
         return ""
 
+    def _check_program(self, qp: SignedQP) -> None:
+        """Raise Unsupported unless this solver takes the program, whatever it was made from."""
+        loss = SquaredHinge() if (qp.ridge > 0).any() else Hinge()
+        bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
+        self.admits(loss, bias, None, bool(qp.unbounded.any()))
+        if self.solves.psd_only and not qp.source.psd:
+            raise Unsupported(f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be")
+        if qp.rows is not None and not self.solves.shared_rows:
+            raise Unsupported(f"solver {self.name!r} needs one variable per row; smo takes several")
+        if len(qp.groups.sums) > 1 and not self.solves.two_groups:
+            raise Unsupported(f"solver {self.name!r} takes programs with one equality; smo takes two")
+
     def solve(
         self,
-        problem: Problem,
-        alpha: Floats | None = None,
+        qp: SignedQP,
+        beta: Floats | None = None,
         monitor: Monitor | None = None,
-        gradient: Floats | None = None,
+        score: Floats | None = None,
     ) -> Solution:
-        """Solve `problem`, from `alpha` (n,) if given, and prove the answer.
+        """Solve `qp`, from `beta` (m,) if given, and prove the answer.
 
         Parameters
         ----------
-        gradient
-            That of `problem` at `alpha`, (n,), where it is known: it saves a product with K.
+        score
+            That of `qp` at `beta`, (m,), where it is known: it saves a product with K.
 
         Returns
         -------
         Solution
-            With status CONVERGED only if the refreshed KKT gap on all rows is at most tol.
+            With status CONVERGED only if the KKT gap on all rows, proved in float64, is at most 1.05 tol.
 
         Raises
         ------
         Unsupported
-            If the problem is not one this solver admits.
+            If the program is not one this solver takes.
         """
-        self.admits(problem.loss, problem.bias, None, problem.hard_margin)
+        self._check_program(qp)
         monitor = monitor or Monitor()
         if monitor.time_limit is None:
             monitor.time_limit = self.time_limit
-        start = self._feasible(problem, alpha)
-        if gradient is not None and not np.array_equal(start, np.asarray(alpha)):
-            gradient = None  # alpha had to be repaired
-        outcome, evaluation = self._until_proved(problem, start, gradient, monitor)
+        start = qp.feasible(beta if self.solves.warm_starts else None)
+        if score is not None and not np.array_equal(start, np.asarray(beta)):
+            score = None  # beta had to be repaired
+        outcome, found = self._until_proved(qp, start, score, monitor)
         if monitor.warn:
-            self._warn(outcome, evaluation)
-        monitor.finish(outcome.n_iter, evaluation.certificate.kkt_gap)
+            self._warn(outcome, found)
+        monitor.finish(outcome.n_iter, found.certificate.kkt_gap)
+        return self._solution(qp, outcome, found, monitor)
+
+    def _solution(self, qp: SignedQP, outcome: Outcome, found: Evaluation, monitor: Monitor) -> Solution:
+        coef, b = qp.at_rows(outcome.beta), float(found.multipliers.mean()) if len(found.multipliers) else 0.0
+        certificate = found.certificate
+        if not self.solves.bounds:  # it solves another problem: what it found bounds nothing
+            certificate = dataclasses.replace(certificate, relative_gap=None)
         return Solution(
-            alpha=outcome.alpha + 0.0,  # no negative zeros
-            bias=evaluation.bias,
+            beta=outcome.beta + 0.0,  # no negative zeros
+            bias=b + qp.shift * float(coef.sum()) - qp.source.offset(coef),
             status=outcome.status,
             n_iter=outcome.n_iter,
-            certificate=self._certificate(evaluation),
-            decision=evaluation.decision,
-            gradient=evaluation.gradient,
+            certificate=certificate,
+            decision=found.outputs + b,
+            score=found.score,
+            norm2=found.norm2,
             history=tuple(monitor.history),
         )
 
-    def _certificate(self, evaluation: Evaluation) -> Certificate:
-        """The certificate, without the bound that a solver of another problem cannot claim."""
-        if self.solves.bounds:
-            return evaluation.certificate
-        return dataclasses.replace(evaluation.certificate, relative_gap=None)
-
     @abstractmethod
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        """Run the algorithm from a feasible `alpha` (n,), which may be changed in place.
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        """Run the algorithm from a feasible `beta` (m,), which may be changed in place.
 
-        `gradient` (n,) is the refreshed gradient at `alpha` where it is known, else None.
+        `score` (m,) is exact at `beta` where it is known, else None. `n_iter` steps were taken before: the outcome
+        counts on from there, and `max_iter` bounds them all.
         """
 
     def _until_proved(
-        self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor
+        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor
     ) -> tuple[Outcome, Evaluation]:
-        """Solve; while a claim of convergence is refuted by the refreshed gradient, go on from it."""
+        """Solve; while a claim is refuted go on from the exact scores, and with finer values where that is no help."""
         n_iter, best = 0, np.inf
         for _ in range(POLISHES):
-            outcome = self._solve(problem, alpha, gradient, monitor)
-            n_iter += outcome.n_iter
-            outcome.n_iter = n_iter
-            evaluation = evaluate(problem, outcome.alpha)
-            gap = evaluation.certificate.kkt_gap
-            if outcome.status is not Status.CONVERGED or gap <= self.tol:
-                return outcome, evaluation
-            if gap >= 0.99 * best or not self.solves.certifies:
+            outcome = self._solve(qp, beta, score, monitor, n_iter)
+            if self.solves.bounds:
+                outcome.beta = qp.mended(outcome.beta)
+            found = evaluate(qp, outcome.beta, RESOLUTION * self.tol)
+            gap = found.certificate.kkt_gap + found.certificate.uncertainty
+            outcome.status = self._earned(qp, outcome, found, gap)
+            if outcome.status not in (Status.CONVERGED, Status.STALLED) or gap <= SLACK * self.tol:
                 break
-            alpha, gradient, best = outcome.alpha, evaluation.gradient, gap
-        outcome.status = Status.CONVERGED if gap <= SLACK * self.tol else Status.STALLED
-        return outcome, evaluation
+            if gap > 0.5 * best or outcome.status is Status.STALLED:
+                finer = qp.source.finer() if self.solves.certifies else None
+                if finer is None and (gap >= 0.99 * best or outcome.status is Status.STALLED):
+                    break
+                qp, best = (dataclasses.replace(qp, source=finer) if finer is not None else qp), np.inf
+            beta, score, n_iter, best = outcome.beta.copy(), found.score, outcome.n_iter, min(best, gap)
+        if outcome.status in (Status.CONVERGED, Status.STALLED):
+            outcome.status = Status.CONVERGED if gap <= SLACK * self.tol else Status.STALLED
+        return outcome, found
 
-    def _feasible(self, problem: Problem, alpha: Floats | None) -> Floats:
-        """A copy of `alpha` inside the box, and y'alpha = 0 repaired on the heavier side; zeros if None."""
-        if alpha is None or not self.solves.warm_starts:
-            return np.zeros(problem.n)
-        alpha = np.clip(np.asarray(alpha, dtype=np.float64), 0.0, problem.upper)
-        if problem.bias is Bias.FREE:
-            for sign in (1.0, -1.0):
-                side = problem.y == sign
-                excess, total = sign * float(problem.y @ alpha), float(alpha[side].sum())
-                if excess > 1e-12 * total and total > 0:
-                    alpha[side] *= (total - excess) / total
-        return alpha
+    def _earned(self, qp: SignedQP, outcome: Outcome, found: Evaluation, gap: float) -> Status:
+        """The status that the proof allows: none is worse than what was reached, INFEASIBLE only where it shows."""
+        if outcome.status is Status.INFEASIBLE and self.separates(qp, outcome.beta, found.norm2):
+            return Status.STALLED
+        return outcome.status
 
-    def _warn(self, outcome: Outcome, evaluation: Evaluation) -> None:
+    @staticmethod
+    def separates(qp: SignedQP, beta: Floats, norm2: float) -> bool:
+        """Whether variables without bound may still have a minimum, from beta and its ||w||^2.
+
+        Without one, beta grows along a direction with w = 0 and p'beta > 0. For a hard margin 4 ||w||^2 / (p'beta)^2
+        is the squared distance of two points of the classes' hulls. Relative to max K_vv.
+        """
+        hard = qp.unbounded
+        total = float(np.abs(qp.p * beta)[hard].sum())
+        if not hard.any() or total == 0.0 or total < 0.5 * float(np.abs(qp.p * beta).sum()):
+            return True
+        return 4.0 * norm2 / total**2 >= HULL_DISTANCE * float(qp.diagonal[hard].max())
+
+    def _warn(self, outcome: Outcome, found: Evaluation) -> None:
         if outcome.status is not Status.CONVERGED and self.solves.certifies:
-            gap = evaluation.certificate.kkt_gap
+            gap, remedy = found.certificate.kkt_gap, ""
+            if outcome.status is Status.STALLED:
+                remedy = "; float64 cannot tell more: scale the data" if found.certificate.uncertainty > 0.02 * self.tol else ""
             warnings.warn(
-                f"solver {self.name!r} ended {outcome.status} with a KKT gap of {gap:.3g}, tol {self.tol:g}",
+                f"solver {self.name!r} ended {outcome.status} with a KKT gap of {gap:.3g}, tol {self.tol:g}{remedy}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -260,35 +296,21 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def gradient_at(problem: Problem, alpha: Floats) -> Floats:
-    """Gradient (n,) of the minimised dual at `alpha` (n,), float64: y (K + shift) coef + ridge alpha - 1."""
-    coef = problem.y * alpha
-    outputs = matvec(problem.columns, coef) + problem.shift * coef.sum()
-    return problem.y * outputs + problem.ridge * alpha - 1.0
+def box_gap(score: Floats, beta: Floats, lo: Floats, hi: Floats) -> float:
+    """Largest projected gradient over the box, all (m,): the KKT gap of variables in no group."""
+    growing, shrinking = np.where(beta < hi, score, 0.0), np.where(beta > lo, -score, 0.0)
+    return max(0.0, float(growing.max(initial=0.0)), float(shrinking.max(initial=0.0)))
 
 
-def box_gap(gradient: Floats, alpha: Floats, upper: Floats) -> float:
-    """Largest projected gradient over the box 0 <= alpha <= upper, all (n,): the KKT gap without the equality."""
-    growing = np.where(alpha < upper, -gradient, 0.0)
-    return max(0.0, float(growing.max()), float(np.where(alpha > 0.0, gradient, 0.0).max()))
-
-
-def linear_rows(solver: str, columns: KernelColumns) -> Floats:
-    """Rows X (n, p) float64 behind the columns of a linear kernel.
+def linear_rows(solver: str, qp: SignedQP) -> Floats:
+    """Rows G (n, r) float64 with K = GG' behind the columns of a linear kernel.
 
     Raises
     ------
     Unsupported
-        If the source does not carry its rows, or its kernel is not theirs.
+        If the source does not know them.
     """
-    while not hasattr(columns, "points") and hasattr(columns, "source"):
-        columns = columns.source
-    points = getattr(columns, "points", None)
-    if points is None:
-        raise Unsupported(f"solver {solver!r} needs the rows; give ComputedColumns(Linear(), points)")
-    X = np.ascontiguousarray(points.origin_values)
-    name = getattr(getattr(columns, "kernel", None), "name", None)
-    products, first = X @ X[0], np.asarray(columns.columns(np.array([0])), dtype=np.float64)[0]
-    if name not in (None, "linear") or not np.allclose(first, products, rtol=1e-3, atol=1e-3 * np.abs(products).max()):
-        raise Unsupported(f"solver {solver!r} needs kernel=linear; the columns are not inner products of their rows")
-    return X
+    G = qp.source.factor()
+    if G is None:
+        raise Unsupported(f"solver {solver!r} needs kernel=linear and the rows: give ComputedColumns(Linear(), points)")
+    return np.ascontiguousarray(G)

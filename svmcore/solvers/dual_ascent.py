@@ -1,19 +1,19 @@
-"""Stochastic gradient ascent on the dual: one alpha a step, with the step that makes its gradient zero."""
+"""Stochastic gradient ascent on the dual: one variable a step, with the step that makes its gradient zero."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from svmcore._numba import njit
-from svmcore.columns import lookup
 from svmcore.errors import InputError
 from svmcore.monitor import Monitor
+from svmcore.passes.pairs import coordinate_pass
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
-from svmcore.solvers._pairs import not_separable, with_lookup
-from svmcore.solvers.base import Outcome, Solver, Solves, box_gap, gradient_at
+from svmcore.solvers._pairs import CACHE_BYTES
+from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
+from svmcore.state import MemoryState
 
 __all__ = ["DualAscent"]
 
@@ -23,7 +23,10 @@ CHUNK = 256  # columns looked up together
 
 @dataclass(frozen=True)
 class DualAscent(Solver):
-    """alpha_k <- alpha_k + eta_k (1 - y_k f(x_k) - ridge_k alpha_k), clipped to the box; eta_k = 1 / (K_kk + ridge_k).
+    """beta_k <- beta_k + eta_k s_k, clipped to the box; eta_k = 1 / (K_kk + ridge_k), s_k the score of `svmcore.qp`.
+
+    For a classifier that is Algorithm 23.1's alpha_k <- alpha_k + eta_k (1 - y_k f(x_k) - ridge_k alpha_k). Where
+    K_kk + ridge_k is not positive, the step goes to the end of the box.
 
     The rows come in a new random order every epoch, or as they are if not `shuffle`. The bias is inside w (K + 1) or
     zero, so the box is the only constraint. An epoch that saw no violation above tol ends it, once the gap over all
@@ -45,65 +48,54 @@ class DualAscent(Solver):
         if not isinstance(self.shuffle, bool):
             raise InputError(f"solver {self.name!r}: shuffle must be true or false; given {self.shuffle!r}")
 
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        rng, epoch, order = np.random.default_rng(self.seed), 0, np.flatnonzero(problem.upper > 0)
-        gradient = gradient_at(problem, alpha) if gradient is None else gradient
-        ascent = _Ascent(problem, alpha, problem.y * gradient)
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        rng, order = np.random.default_rng(self.seed), np.flatnonzero(qp.hi > qp.lo)
+        ascent = _Ascent(qp, beta, score)
         gap = ascent.kkt_gap()
-        while (status := self.ends(gap, epoch, monitor)) is None:
-            epoch += 1
-            gap, status = ascent.epoch(rng.permutation(order) if self.shuffle else order, epoch, gap, monitor)
+        while (status := self.ends(gap, n_iter, monitor)) is None:
+            n_iter += 1
+            gap, status = ascent.epoch(rng.permutation(order) if self.shuffle else order, n_iter, gap, monitor)
             if status is not None:
                 break
             if gap <= self.tol:
                 gap = ascent.kkt_gap()
-        return Outcome(status, epoch, alpha)
+        return Outcome(status, n_iter, beta)
 
 
 class _Ascent:
-    """alpha (n,), changed in place, and f = y gradient (n,), as in `_pairs`."""
+    """beta (n,), changed in place, and the scores (n,)."""
 
-    def __init__(self, problem: Problem, alpha: Floats, f: Floats) -> None:
-        self.problem, self.alpha, self.f = problem, alpha, f
-        self.columns = with_lookup(problem.columns)
-        self.diagonal, self.hard_margin = problem.diagonal + problem.ridge, problem.hard_margin
-        self.step = max(1, min(CHUNK, getattr(self.columns, "capacity", CHUNK), int(STEP_FLOPS / problem.n)))
+    def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None) -> None:
+        self.qp, self.beta = qp, beta
+        self.score = MemoryState(qp, beta, score).part(np.arange(qp.m)).score
+        self.source = qp.source.kept(CACHE_BYTES)
+        self.step = max(1, min(CHUNK, self.source.capacity, int(STEP_FLOPS / qp.m)))
 
     def kkt_gap(self) -> float:
-        """Largest projected gradient over all rows."""
-        return box_gap(self.problem.y * self.f, self.alpha, self.problem.upper)
+        """Largest projected gradient over all variables."""
+        return box_gap(self.score, self.beta, self.qp.lo, self.qp.hi)
 
     def epoch(self, order: Floats, epoch: int, gap: float, monitor: Monitor) -> tuple[float, Status | None]:
-        """Visit every row of `order`; returns the largest violation met, and why the solve ends, if it does."""
-        p, worst = self.problem, 0.0
+        """Visit every variable of `order`; returns the largest violation met, and why the solve ends, if it does."""
+        qp, worst, moved = self.qp, 0.0, 0
         for start in range(0, len(order), self.step):
             part = order[start : start + self.step]
-            K, rows = lookup(self.columns, part)
-            worst = ascent_pass(K, rows, part, self.diagonal, p.shift, p.ridge, p.y, p.upper, self.alpha, self.f, worst)
+            K, rows = self.source.lookup(part)
+            worst, steps = coordinate_pass(
+                K, rows, part, qp.diagonal, qp.shift, qp.ridge, qp.lo, qp.hi, self.beta, self.score, worst
+            )
+            moved += steps
             if worst == np.inf:
-                return gap, Status.INFEASIBLE
+                return gap, Status.INFEASIBLE if qp.unbounded.any() else Status.STALLED
             status = monitor.paced(epoch, gap)
             if status is not None:
                 return gap, status
-        if self.hard_margin and not_separable(p, self.alpha, self.f):
-            return worst, Status.INFEASIBLE
-        return worst, None
+        return self._judged(worst, moved)
 
-
-@njit
-def ascent_pass(K, rows, order, diagonal, shift, ridge, y, upper, alpha, f, worst):  # type: ignore[no-untyped-def]
-    """Steps on the rows `order`, column order[r] being K[rows[r]]; returns the worst violation met (inf: no bound)."""
-    for r in range(len(order)):
-        k, column = order[r], K[rows[r]]
-        gradient = y[k] * f[k]
-        new = min(max(alpha[k] - gradient / diagonal[k], 0.0), upper[k])
-        if new == np.inf:
-            return np.inf
-        if new != alpha[k]:
-            worst = max(worst, abs(gradient))
-            t = y[k] * (new - alpha[k])
-            alpha[k] = new
-            for i in range(len(f)):
-                f[i] += t * (np.float64(column[i]) + shift)
-            f[k] += t * ridge[k]
-    return worst
+    def _judged(self, worst: float, moved: int) -> tuple[float, Status | None]:
+        qp, beta = self.qp, self.beta
+        if qp.unbounded.any():
+            norm2 = float(beta @ (qp.p - self.score - qp.ridge * beta))
+            if not Solver.separates(qp, beta, norm2):
+                return worst, Status.INFEASIBLE
+        return worst, None if moved or worst == 0.0 else Status.STALLED

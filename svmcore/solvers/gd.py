@@ -8,7 +8,7 @@ import numpy as np
 from svmcore.losses import Hinge
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, SignedQP
 from svmcore.solvers._linear import LinearRows
 from svmcore.solvers.base import Outcome, Solver, Solves
 
@@ -43,20 +43,21 @@ class GradientDescent(Solver):
     )
     max_iter: int = 10_000
 
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        rows, n_iter = LinearRows(self.name, problem), 0
-        w, lowest, best = rows.weights(alpha), np.inf, alpha
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        rows = LinearRows(self.name, qp)
+        lowest, best = np.inf, beta
+        w = rows.weights(beta)
         while True:
-            margins = rows.margins(w)
-            primal = rows.primal(w, margins)
+            outputs = rows.outputs(w)
+            primal = rows.primal(w, outputs)
             if primal < lowest:
-                lowest, best = primal, alpha.copy()
-            status = self.ends(rows.kkt_gap(alpha, margins), n_iter, monitor)
+                lowest, best = primal, beta.copy()
+            status = self.ends(rows.kkt_gap(beta, outputs), n_iter, monitor)
             if status is not None:
                 return Outcome(status, n_iter, best)
-            target = np.where(margins < 1.0, rows.C, 0.0)
+            target = np.where(rows.short(outputs) > 0.0, rows.sign * rows.reach, 0.0)
             g = w - rows.weights(target)
-            eta = min(1.0, (primal - (alpha.sum() - 0.5 * (w @ w))) / max(g @ g, 1e-300))
+            eta = min(1.0, (primal - (qp.p @ beta - 0.5 * (w @ w))) / max(g @ g, 1e-300))
             w -= eta * g
-            alpha += eta * (target - alpha)
+            beta += eta * (target - beta)
             n_iter += 1

@@ -7,7 +7,7 @@ from svmcore._numba import njit
 from svmcore.losses import Hinge
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers._linear import LinearRows
 from svmcore.solvers.base import Outcome, Solver, Solves
@@ -19,8 +19,8 @@ __all__ = ["Perceptron"]
 class Perceptron(Solver):
     """Where y_i w'x_i <= 0: w <- w + y_i x_i; until a pass over all rows finds no mistake.
 
-    With an offset the rows are (x_i, 1), that is, bias=penalised. alpha_i counts the updates on row i, so that w is the
-    sum of alpha_i y_i x_i. It solves another problem than the SVM's: C_i > 0 only says that row i takes part, alpha
+    With an offset the rows are (x_i, 1), that is, bias=penalised. abs(beta_i) counts the updates on row i, so that w is
+    the sum of beta_i x_i. It solves another problem than the SVM's: C_i > 0 only says that row i takes part, beta
     may leave the box, no bound of the SVM's optimum follows (relative_gap is null), and without a mistake left the
     status is STALLED, since its KKT gap is not what tol asks for. `max_iter` counts passes.
 
@@ -41,29 +41,29 @@ class Perceptron(Solver):
     )
     max_iter: int = 1000
 
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        rows, n_iter = LinearRows(self.name, problem), 0
-        w = rows.weights(alpha)
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        rows = LinearRows(self.name, qp)
+        w = rows.weights(beta)
         while True:
-            status = self.ends(rows.kkt_gap(alpha, rows.margins(w)), n_iter, monitor)
+            status = self.ends(rows.kkt_gap(beta, rows.outputs(w)), n_iter, monitor)
             if status is not None:
-                return Outcome(status, n_iter, alpha)
-            if not perceptron_pass(rows.X, problem.y, rows.inside, w, alpha):
-                return Outcome(Status.STALLED, n_iter, alpha)
+                return Outcome(status, n_iter, beta)
+            if not perceptron_pass(rows.X, rows.sign, rows.inside, w, beta):
+                return Outcome(Status.STALLED, n_iter, beta)
             n_iter += 1
 
 
 @njit
-def perceptron_pass(X, y, order, w, alpha):  # type: ignore[no-untyped-def]
-    """Visit the rows `order` once, changing `w` and `alpha` at every mistake; returns the number of mistakes."""
+def perceptron_pass(X, sign, order, w, beta):  # type: ignore[no-untyped-def]
+    """Visit the rows `order` once, changing `w` and `beta` at every mistake; returns the number of mistakes."""
     mistakes = 0
     for i in order:
         product = 0.0
         for k in range(len(w)):
             product += w[k] * X[i, k]
-        if y[i] * product <= 0.0:
-            alpha[i] += 1.0
+        if sign[i] * product <= 0.0:
+            beta[i] += sign[i]
             mistakes += 1
             for k in range(len(w)):
-                w[k] += y[i] * X[i, k]
+                w[k] += sign[i] * X[i, k]
     return mistakes

@@ -1,12 +1,14 @@
 r"""Newton's method on the primal of the squared hinge, with a kernel or, where the rows are few-dimensional, linear.
 
-With A the rows inside the margin, y_i f(x_i) < 1, a full Newton step minimises the quadratic that the primal is as long
-as A does not change. In feature space, with w = sum_i beta_i phi(x_i),
+With r_v = sign_v (p_v - f_v) the loss of a variable with a ridge is max(0, r_v)^2 / (2 ridge_v), sign_v the side of its
+box. With A the variables that have a loss, a full Newton step minimises the quadratic that the primal is as long as A
+does not change. In feature space, with w = sum_v beta_v phi(x_v),
 
-.. math::  (K_{AA} + \mathrm{diag}(1 / 2 C_i)) \, \beta_A + b = y_A, \qquad \beta_i = 0 \text{ elsewhere,}
+.. math::  (K_{AA} + \mathrm{diag}(ridge)) \, \beta_A + b = p_A, \qquad \beta_v = 0 \text{ elsewhere,}
 
-which is (K + 2 C S) beta = 2 C v with the singular factor K cancelled; a linear kernel with p < n solves
-(I + 2 X_A' C X_A) w = 2 X_A' C y_A instead and has beta_A = 2 C (y_A - f_A). A free bias adds e'beta = 0.
+which is (K + 2 C S) beta = 2 C v with ridge = 1 / (2 C) and the singular factor K cancelled; a linear kernel with
+r < n features solves (I + G_A' ridge^-1 G_A) w = G_A' ridge^-1 p_A instead and has beta_A = (p_A - f_A) / ridge. A free
+bias adds the sum of the group.
 """
 
 import dataclasses
@@ -16,17 +18,16 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from svmcore.columns import lookup, matvec
-from svmcore.errors import Unsupported
 from svmcore.losses import SquaredHinge
 from svmcore.monitor import Monitor
+from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import SignedQP
 from svmcore.solution import Status
 from svmcore.solvers._linear import LinearRows
-from svmcore.solvers._pairs import with_lookup
-from svmcore.solvers._smo_passes import gather_square
+from svmcore.solvers._pairs import CACHE_BYTES
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
+from svmcore.sources.base import matvec
 
 __all__ = ["PrimalNewton"]
 
@@ -65,86 +66,141 @@ class PrimalNewton(Solver):
     name: ClassVar[str] = "primal-newton"
     solves: ClassVar[Solves] = Solves(losses=(SquaredHinge,), hard_margin=False, psd_only=True, float32=False)
 
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        system, n_iter = _system(self.name, problem), 0
-        now = goal = _start(problem, system, alpha)
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        model = _Primal(qp)
+        system = _system(self.name, model)
+        now = goal = model.start(system, beta)
         while True:
-            alpha, gap = _dual_point(problem, system, goal)
+            beta, gap = model.dual_point(system, goal)
             status = self.ends(gap, n_iter, monitor)
             if status is not None:
-                return Outcome(status, n_iter, self._feasible(problem, alpha))
-            goal = system.minimiser(_inside(problem, now), now.bias)
-            step = _line_search(problem, now, goal)
+                return Outcome(status, n_iter, qp.feasible(beta))
+            goal = system.minimiser(model.short(now), now.bias)
+            step = model.line_search(now, goal)
             if step is None:
-                return Outcome(Status.STALLED, n_iter, self._feasible(problem, alpha))
+                return Outcome(Status.STALLED, n_iter, qp.feasible(beta))
             now, n_iter = step, n_iter + 1
 
 
-class KernelSystem:
-    """Newton steps through the square of K at the rows inside the margin."""
+class _Primal:
+    """The primal of a program whose variables all have a ridge and a box on one side of 0."""
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem, self.columns = problem, with_lookup(problem.columns)
+    def __init__(self, qp: SignedQP) -> None:
+        self.qp, self.free = qp, bool(qp.groups.sums)
+        self.total = qp.groups.sums[0] if self.free else 0.0
+        self.used = qp.hi > qp.lo
+        self.sign = np.where(qp.hi > 0, 1.0, -1.0)
+        self.weight = np.divide(1.0, qp.ridge, out=np.zeros(qp.m), where=self.used)  # 2 C
+
+    def residual(self, at: Iterate) -> Floats:
+        """sign (p - f) (m,): above 0 it costs a loss."""
+        return self.sign * (self.qp.p - at.outputs - at.bias)
+
+    def short(self, at: Iterate) -> Floats:
+        """Indices of the variables with a loss."""
+        return np.flatnonzero((self.residual(at) > 0.0) & self.used)
+
+    def start(self, system: "KernelSystem | LinearSystem", beta: Floats) -> Iterate:
+        """The function of `beta` (m,); a free bias is the mean of what its support vectors say."""
+        outputs, support = system.outputs(beta), np.flatnonzero(beta)
+        bias = 0.0
+        if self.free and len(support):
+            bias = float((self.qp.p - outputs - self.qp.ridge * beta)[support].mean())
+        return Iterate(beta, outputs, bias)
+
+    def dual_point(self, system: "KernelSystem | LinearSystem", at: Iterate) -> tuple[Floats, float]:
+        """Feasible beta (m,), on its side of 0, and its KKT gap."""
+        qp = self.qp
+        beta = self.sign * np.maximum(self.sign * at.beta, 0.0)
+        outputs = at.outputs if np.array_equal(beta, at.beta) else system.outputs(beta)
+        score = qp.p - outputs - at.bias - qp.ridge * beta
+        ends = 2.0 if self.free else 1.0  # max - min counts the violations of both signs
+        return beta, ends * box_gap(score, beta, qp.lo, qp.hi)
+
+    def line_search(self, now: Iterate, goal: Iterate) -> Iterate | None:
+        """The minimum of the primal on the ray from `now` through `goal`; None if rounding leaves no descent."""
+        from scipy import optimize  # a quarter of a second that other solvers do not need
+
+        residual = self.residual(now)
+        change = self.residual(goal) - residual
+        direction = goal.beta - now.beta
+        linear = float(direction @ now.outputs) + (goal.bias - now.bias) * self.total
+        quadratic = float(direction @ (goal.outputs - now.outputs))
+
+        def slope(t: float) -> float:
+            return float(linear + t * quadratic + (self.weight * change) @ np.maximum(0.0, residual + t * change))
+
+        far = 1.0
+        while slope(far) < 0.0 and far < FARTHEST:
+            far *= 2.0
+        return now.towards(goal, float(optimize.brentq(slope, 0.0, far))) if slope(0.0) < 0.0 <= slope(far) else None
+
+
+class KernelSystem:
+    """Newton steps through the square of K at the variables with a loss."""
+
+    def __init__(self, model: _Primal) -> None:
+        self.model, self.source = model, model.qp.source.kept(CACHE_BYTES)
 
     def outputs(self, beta: Floats) -> Floats:
         """(K + shift) beta (n,)."""
-        return matvec(self.columns, beta) + self.problem.shift * beta.sum()
+        return matvec(self.source, beta) + self.model.qp.shift * beta.sum()
 
-    def minimiser(self, inside: Floats, bias: float) -> Iterate:
-        """The minimum of the primal while the rows `inside` the margin stay the same."""
-        p, beta = self.problem, np.zeros(self.problem.n)
-        if len(inside):
-            solved = _solve(self._square(inside), np.column_stack([p.y[inside], np.ones(len(inside))]))
-            if p.bias is Bias.FREE:
-                bias = solved[:, 0].sum() / solved[:, 1].sum()
-            beta[inside] = solved[:, 0] - bias * solved[:, 1]
+    def minimiser(self, short: Floats, bias: float) -> Iterate:
+        """The minimum of the primal while the variables with a loss stay the same."""
+        model, beta = self.model, np.zeros(self.model.qp.m)
+        if len(short):
+            solved = _solve(self._square(short), np.column_stack([model.qp.p[short], np.ones(len(short))]))
+            if model.free:
+                bias = (solved[:, 0].sum() - model.total) / solved[:, 1].sum()
+            beta[short] = solved[:, 0] - bias * solved[:, 1]
         return Iterate(beta, self.outputs(beta), float(bias))
 
-    def _square(self, inside: Floats) -> Floats:
-        """K_AA + shift + diag(1 / 2 C_A)."""
-        H = np.empty((len(inside), len(inside)))
-        step = getattr(self.columns, "capacity", len(inside))
-        for start in range(0, len(inside), step):
-            matrix, rows = lookup(self.columns, inside[start : start + step])
-            gather_square(matrix, rows, inside, H[start : start + step])
-        H += self.problem.shift
-        H.flat[:: len(H) + 1] += self.problem.ridge[inside]
+    def _square(self, short: Floats) -> Floats:
+        """K_AA + shift + diag(ridge_A)."""
+        qp, H = self.model.qp, np.empty((len(short), len(short)))
+        step = self.source.capacity
+        for start in range(0, len(short), step):
+            matrix, rows = self.source.lookup(short[start : start + step])
+            gather_square(matrix, rows, short, H[start : start + step])
+        H += qp.shift
+        H.flat[:: len(H) + 1] += qp.ridge[short]
         return H
 
 
 class LinearSystem:
     """Newton steps in the p weights of a linear kernel; the last one is a free bias, outside the norm."""
 
-    def __init__(self, problem: Problem, rows: LinearRows) -> None:
-        self.problem, self.X = problem, rows.X
-        self.free = problem.bias is Bias.FREE
+    def __init__(self, model: _Primal, rows: LinearRows) -> None:
+        self.model, self.X = model, rows.X
 
     def outputs(self, beta: Floats) -> Floats:
         """X X'beta (n,)."""
         return self.X @ (self.X.T @ beta)
 
-    def minimiser(self, inside: Floats, bias: float) -> Iterate:
-        """The minimum of the primal while the rows `inside` the margin stay the same."""
-        p, beta = self.problem, np.zeros(self.problem.n)
-        X, y, weights = self.X[inside], p.y[inside], 2.0 * np.asarray(p.C)[inside]
-        if self.free and len(inside):
+    def minimiser(self, short: Floats, bias: float) -> Iterate:
+        """The minimum of the primal while the variables with a loss stay the same."""
+        model, beta = self.model, np.zeros(self.model.qp.m)
+        X, p, weights, free = self.X[short], model.qp.p[short], model.weight[short], model.free and len(short) > 0
+        if free:
             X = np.column_stack([X, np.ones(len(X))])
-        H = X.T @ (weights[:, None] * X)
+        H, right = X.T @ (weights[:, None] * X), X.T @ (weights * p)
         H.flat[: self.X.shape[1] * (len(H) + 1) : len(H) + 1] += 1.0
-        w = _solve(H, X.T @ (weights * y))
-        beta[inside] = weights * (y - X @ w)
-        if self.free and len(inside):
+        if free:
+            right[-1] -= model.total
+        w = _solve(H, right)
+        beta[short] = weights * (p - X @ w)
+        if free:
             w, bias = w[:-1], w[-1]
         return Iterate(beta, self.X @ w, float(bias))
 
 
-def _system(solver: str, problem: Problem) -> KernelSystem | LinearSystem:
+def _system(solver: str, model: _Primal) -> KernelSystem | LinearSystem:
     """The smaller of the two systems; the linear one needs the rows of a linear kernel."""
-    try:
-        rows = LinearRows(solver, problem)
-    except Unsupported:
-        return KernelSystem(problem)
-    return LinearSystem(problem, rows) if rows.X.shape[1] < problem.n else KernelSystem(problem)
+    if model.qp.source.factor() is None:
+        return KernelSystem(model)
+    rows = LinearRows(solver, model.qp)
+    return LinearSystem(model, rows) if rows.X.shape[1] < model.qp.m else KernelSystem(model)
 
 
 def _solve(H: Floats, right: Floats) -> Floats:
@@ -157,50 +213,3 @@ def _solve(H: Floats, right: Floats) -> Floats:
             more = RIDGE * max(float(np.abs(H.diagonal()).max()), 1e-300) if ridge == 0.0 else 9.0 * ridge
             ridge += more
             H.flat[:: len(H) + 1] += more
-
-
-def _start(problem: Problem, system: KernelSystem | LinearSystem, alpha: Floats) -> Iterate:
-    """The classifier of `alpha` (n,); a free bias is the mean of what its support vectors say."""
-    beta = problem.y * alpha
-    outputs, support = system.outputs(beta), np.flatnonzero(alpha)
-    bias = 0.0
-    if problem.bias is Bias.FREE and len(support):
-        bias = float((problem.y - outputs - problem.ridge * beta)[support].mean())
-    return Iterate(beta, outputs, bias)
-
-
-def _margins(problem: Problem, at: Iterate) -> Floats:
-    return problem.y * (at.outputs + at.bias)
-
-
-def _inside(problem: Problem, at: Iterate) -> Floats:
-    """Indices of the rows inside the margin."""
-    return np.flatnonzero((_margins(problem, at) < 1.0) & (problem.upper > 0))
-
-
-def _dual_point(problem: Problem, system: KernelSystem | LinearSystem, at: Iterate) -> tuple[Floats, float]:
-    """Feasible alpha = max(0, y beta) (n,) and its KKT gap."""
-    alpha = np.maximum(problem.y * at.beta, 0.0)
-    clipped = problem.y * alpha
-    outputs = at.outputs if np.array_equal(clipped, at.beta) else system.outputs(clipped)
-    gradient = problem.y * (outputs + at.bias) + problem.ridge * alpha - 1.0
-    ends = 2.0 if problem.bias is Bias.FREE else 1.0  # m - M counts the violations of both signs
-    return alpha, ends * box_gap(gradient, alpha, problem.upper)
-
-
-def _line_search(problem: Problem, now: Iterate, goal: Iterate) -> Iterate | None:
-    """The minimum of the primal on the ray from `now` through `goal`; None if rounding leaves no descent."""
-    from scipy import optimize  # a quarter of a second that other solvers do not need
-
-    C, margins = np.asarray(problem.C), _margins(problem, now)
-    change = _margins(problem, goal) - margins
-    direction = goal.beta - now.beta
-    linear, quadratic = direction @ now.outputs, direction @ (goal.outputs - now.outputs)
-
-    def slope(t: float) -> float:
-        return float(linear + t * quadratic - 2.0 * (C * change) @ np.maximum(0.0, 1.0 - margins - t * change))
-
-    far = 1.0
-    while slope(far) < 0.0 and far < FARTHEST:
-        far *= 2.0
-    return now.towards(goal, float(optimize.brentq(slope, 0.0, far))) if slope(0.0) < 0.0 <= slope(far) else None

@@ -9,7 +9,7 @@ from svmcore._numba import njit
 from svmcore.losses import Hinge
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers._linear import LinearRows
 from svmcore.solvers.base import Outcome, Solver, Solves
@@ -47,24 +47,24 @@ class SGD(Solver):
     max_iter: int = 1000
     seed: int = 0
 
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        rows, rng, epoch = LinearRows(self.name, problem), np.random.default_rng(self.seed), 0
-        lowest, best = np.inf, alpha
-        hits, u = np.zeros(problem.n), np.zeros(rows.X.shape[1])
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        rows, rng = LinearRows(self.name, qp), np.random.default_rng(self.seed)
+        lowest, best = np.inf, beta
+        hits, u = np.zeros(qp.m), np.zeros(rows.X.shape[1])
         while True:
-            w = u / max(_weight(epoch), 1.0)
-            margins = rows.margins(w)
-            primal = rows.primal(w, margins)
+            w = u / max(_weight(n_iter), 1.0)
+            outputs = rows.outputs(w)
+            primal = rows.primal(w, outputs)
             if primal < lowest:
-                lowest, best = primal, alpha
-            gap = rows.kkt_gap(alpha, margins)
-            status = self.ends(gap, epoch, monitor)
+                lowest, best = primal, beta
+            gap = rows.kkt_gap(beta, outputs)
+            status = self.ends(gap, n_iter, monitor)
             if status is None:
-                epoch += 1
-                status = _epoch(rows, epoch, rng.permutation(rows.inside), u, hits, gap, monitor)
+                n_iter += 1
+                status = _epoch(rows, n_iter, rng.permutation(rows.inside), u, hits, gap, monitor)
             if status is not None:
-                return Outcome(status, epoch, best)
-            alpha = rows.C * hits / _weight(epoch)
+                return Outcome(status, n_iter, best)
+            beta = rows.sign * rows.reach * hits / _weight(n_iter)
 
 
 def _weight(epoch: int) -> float:
@@ -77,9 +77,11 @@ def _epoch(
 ) -> Status | None:
     """Visit every row of `order` once; changes `u` and `hits` in place."""
     n, step = len(order), max(1, int(STEP_FLOPS / rows.X.shape[1]))
+    force, needed = rows.sign * rows.reach, rows.sign * rows.qp.p
     for start in range(0, n, step):
         done = _weight(epoch - 1) + epoch * start / n
-        sgd_pass(rows.X, rows.problem.y, rows.C, order[start : start + step], float(epoch), epoch / n, done, u, hits)
+        part = order[start : start + step]
+        sgd_pass(rows.X, rows.sign, needed, force, part, float(epoch), epoch / n, done, u, hits)
         status = monitor.paced(epoch, gap)
         if status is not None and start + step < n:
             return status
@@ -87,15 +89,15 @@ def _epoch(
 
 
 @njit
-def sgd_pass(X, y, C, order, epoch, share, done, u, hits):  # type: ignore[no-untyped-def]
+def sgd_pass(X, sign, needed, force, order, epoch, share, done, u, hits):  # type: ignore[no-untyped-def]
     """Steps on the rows `order`; w = u / done is kept as the weighted sum u of subgradients and never rescaled."""
     n_features = X.shape[1]
     for i in order:
         product = 0.0
         for k in range(n_features):
             product += u[k] * X[i, k]
-        if y[i] * product <= done:
+        if sign[i] * product <= done * needed[i]:
             hits[i] += epoch
             for k in range(n_features):
-                u[k] += epoch * C[i] * y[i] * X[i, k]
+                u[k] += epoch * force[i] * X[i, k]
         done += share

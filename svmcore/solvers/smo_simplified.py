@@ -8,9 +8,9 @@ import numpy as np
 
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
-from svmcore.solvers._pairs import PairState, next_violator
+from svmcore.solvers._pairs import PairState
 from svmcore.solvers.base import Outcome, Solver, Solves
 
 __all__ = ["SimplifiedSMO", "partners"]
@@ -21,7 +21,7 @@ class SimplifiedSMO(Solver):
     """SMO with a random second index; ends after `max_passes` passes in a row that changed nothing.
 
     A row is a violator if it misses the KKT conditions by more than tol / 2 at the threshold b, and a step counts if
-    alpha_j moves by at least `min_change`. Nothing guarantees that the last alpha is optimal: if the gap over all rows
+    beta_j moves by at least `min_change`. Nothing guarantees that the last beta is optimal: if the gap over all rows
     is still above tol, the status is STALLED. `max_iter` counts pair steps.
 
     References
@@ -41,27 +41,26 @@ class SimplifiedSMO(Solver):
         self._check_whole("max_passes", self.max_passes, 1)
         self._check("min_change", self.min_change, 0.0)
 
-    def _solve(self, problem: Problem, alpha: Floats, gradient: Floats | None, monitor: Monitor) -> Outcome:
-        state, draws = PairState(problem, alpha, gradient), partners(problem.n, self.seed)
-        n_iter = passes = 0
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        state, draws, passes = PairState(qp, beta, score), partners(qp.m, self.seed), 0
         while (status := self.ends(state.kkt_gap(), n_iter, monitor)) is None and passes < self.max_passes:
             changed, status = self._pass(state, draws, n_iter, monitor)
             n_iter, passes = n_iter + changed, 0 if changed else passes + 1
             if status is not None:
                 break
-        return Outcome(status or Status.STALLED, n_iter, alpha)
+        return Outcome(status or Status.STALLED, n_iter, beta)
 
     def _pass(self, state: PairState, draws: Iterator[int], n_iter: int, monitor: Monitor) -> tuple[int, Status | None]:
         """Pair every violator with a random row; returns the steps taken and why the solve ends, if it does."""
         gap, changed, tau = state.kkt_gap(), 0, 0.5 * self.tol
-        i = next_violator(state, 0, tau, examine_all=True)
-        while i < state.problem.n:
+        i = state.next_violator(0, tau, examine_all=True)
+        while i < state.qp.m:
             j = next(draws)
             changed += state.step(i, j + (j >= i), self.min_change) != 0.0
             status = self.ends(gap, n_iter + changed, monitor)
             if status is not None:
                 return changed, status
-            i = next_violator(state, i + 1, tau, examine_all=True)
+            i = state.next_violator(i + 1, tau, examine_all=True)
         return changed, None
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from svmcore._numba import njit
-from svmcore.columns import ResidentGram
 from svmcore.points import Floats
 
 __all__ = ["Known", "Squares", "gather_known", "squares"]
@@ -59,7 +58,7 @@ class Squares:
 
     def keep(self, columns: Any, shift: float, members: Floats, square: Floats, memory: Floats) -> None:
         """Keep a square that is no longer written to, if copying from it is sure to give the bytes of K."""
-        if isinstance(columns, ResidentGram):
+        if columns.whole is not None:
             if self.kept is not None:
                 self.free.append(self.kept.memory)
             self.kept = Known(weakref.ref(columns), shift, members, square, memory)
@@ -69,13 +68,22 @@ class Squares:
 
 
 _thread = threading.local()
+_all: "weakref.WeakSet[Squares]" = weakref.WeakSet()
 
 
 def squares() -> Squares:
     """Those of this thread."""
     if not hasattr(_thread, "squares"):
         _thread.squares = Squares()
+        _all.add(_thread.squares)
     return _thread.squares  # type: ignore[no-any-return]
+
+
+def give_back() -> None:
+    """Free what all threads keep: a training is over."""
+    for kept in list(_all):
+        kept.free.clear()
+        kept.kept = None
 
 
 @njit

@@ -4,13 +4,11 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from svmcore._threads import split_range
-from svmcore.columns import ResidentGram
-from svmcore.gram import resident_gram
-from svmcore.kernels.base import Kernel
-from svmcore.points import Floats, Points
+from svmcore.points import Floats
+from svmcore.sources.computed import ComputedColumns
+from svmcore.sources.resident import ResidentGram, resident_gram
 
 __all__ = ["PairGrams"]
 
@@ -22,10 +20,8 @@ class PairGrams:
 
     Parameters
     ----------
-    kernel, points
-        A kernel with numeric parameters and the rows in the form of `kernel.prepare`, each class a slice.
-    dtype
-        Of K: float32 or float64.
+    source
+        Of columns computed from the rows, each class a slice.
     kept_bytes
         What the kept blocks may take; those that do not fit are computed again when asked for.
     stop
@@ -33,16 +29,14 @@ class PairGrams:
 
     >>> from svmcore.kernels import Linear
     >>> points = Linear().prepare(np.array([[1.0], [2.0], [3.0]]), None, np.float64)
-    >>> grams = PairGrams(Linear(), points, np.float64, 1 << 20, lambda: False)
+    >>> grams = PairGrams(ComputedColumns(Linear(), points, np.float64), 1 << 20, lambda: False)
     >>> grams.pair(slice(0, 1), slice(2, 3)).matrix
     array([[1., 3.],
            [3., 9.]])
     """
 
-    def __init__(
-        self, kernel: Kernel, points: Points, dtype: DTypeLike, kept_bytes: int, stop: Callable[[], bool]
-    ) -> None:
-        self.kernel, self.points, self.dtype, self.stop = kernel, points, np.dtype(dtype), stop
+    def __init__(self, source: ComputedColumns, kept_bytes: int, stop: Callable[[], bool]) -> None:
+        self.source, self.stop = source, stop
         self._room = kept_bytes
         self._kept: dict[int, Floats] = {}  # by the first row of a slice
         self._scratch = threading.local()
@@ -59,20 +53,20 @@ class PairGrams:
                 return None
             out[place, place] = own
         self._between(i, j, out[:n, n:], out[n:, :n])
-        return None if self.stop() else ResidentGram(out)
+        return None if self.stop() else ResidentGram(out, self.source.take(np.r_[i, j]))
 
     def _memory(self, q: int) -> Floats:
         """A (q, q) array in memory that each thread uses again for its next pair."""
         memory = getattr(self._scratch, "memory", None)
         if memory is None or len(memory) < q * q:
-            self._scratch.memory = memory = np.empty(q * q, self.dtype)
+            self._scratch.memory = memory = np.empty(q * q, self.source.dtype)
         return memory[: q * q].reshape(q, q)
 
     def _own(self, rows: slice) -> Floats | None:
         """K of the rows in one slice."""
         if rows.start in self._kept:
             return self._kept[rows.start]
-        gram = resident_gram(self.kernel, self.points.take(rows), self.dtype, self.stop)
+        gram = resident_gram(self.source.take(np.arange(rows.start, rows.stop)), self.stop)
         if gram is None:
             return None
         if gram.matrix.nbytes <= self._room:
@@ -82,7 +76,7 @@ class PairGrams:
 
     def _between(self, i: slice, j: slice, upper: Floats, lower: Floats) -> None:
         """Write K of the rows `i` against the rows `j` to `upper`, and its mirror image to `lower`."""
-        left, right = self.points.take(i), self.points.take(j)
+        left, right = self.source.points.take(i), self.source.points.take(j)
 
         def part(start: int, end: int) -> None:
             for lo in range(start, end, TILE):
@@ -91,7 +85,7 @@ class PairGrams:
                         return
                     rows, columns = slice(lo, min(lo + TILE, end)), slice(first, first + TILE)
                     tile = upper[rows, columns]
-                    self.kernel.block(left.take(rows), right.take(columns), tile)
+                    self.source.kernel.block(left.take(rows), right.take(columns), tile)
                     lower[columns, rows] = tile.T
 
         split_range(len(left), part, least=TILE)

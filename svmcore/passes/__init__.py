@@ -1,0 +1,1 @@
+"""Compiled loops, each with its reason; they know arrays alone."""

@@ -1,0 +1,68 @@
+"""Weighted sums of columns of K in float64: what a product with K and an update of scores are made of."""
+
+from svmcore._numba import njit
+from svmcore._threads import split_range
+from svmcore.points import Floats
+
+__all__ = ["add_columns", "add_columns_and_sizes"]
+
+RANGE = 4096  # entries of the sum that stay in the second-level cache
+
+
+def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> None:
+    """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads."""
+    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=2 * RANGE)
+
+
+def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
+    """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
+    split_range(len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE)
+
+
+@njit
+def _add_columns(matrix, rows, weights, out, lo, hi):  # type: ignore[no-untyped-def]
+    """Eight columns at a time over ranges that stay in cache: long enough runs for the prefetcher."""
+    m = len(rows)
+    for start in range(lo, hi, RANGE):
+        target = out[start : min(start + RANGE, hi)]
+        k = len(target)
+        for r in range(0, m - m % 8, 8):
+            a, w_a = matrix[rows[r], start : start + k], weights[r]
+            b, w_b = matrix[rows[r + 1], start : start + k], weights[r + 1]
+            c, w_c = matrix[rows[r + 2], start : start + k], weights[r + 2]
+            d, w_d = matrix[rows[r + 3], start : start + k], weights[r + 3]
+            e, w_e = matrix[rows[r + 4], start : start + k], weights[r + 4]
+            f, w_f = matrix[rows[r + 5], start : start + k], weights[r + 5]
+            g, w_g = matrix[rows[r + 6], start : start + k], weights[r + 6]
+            h, w_h = matrix[rows[r + 7], start : start + k], weights[r + 7]
+            for j in range(k):
+                left = (w_a * a[j] + w_b * b[j]) + (w_c * c[j] + w_d * d[j])
+                right = (w_e * e[j] + w_f * f[j]) + (w_g * g[j] + w_h * h[j])
+                target[j] += left + right
+        for r in range(m - m % 8, m):
+            a = matrix[rows[r], start : start + k]
+            for j in range(k):
+                target[j] += weights[r] * a[j]
+
+
+@njit
+def _add_sizes(matrix, rows, weights, out, sizes, lo, hi):  # type: ignore[no-untyped-def]
+    """Four columns at a time: the products are added to one sum and their sizes to another."""
+    m = len(rows)
+    for start in range(lo, hi, RANGE):
+        target, size = out[start : min(start + RANGE, hi)], sizes[start : min(start + RANGE, hi)]
+        k = len(target)
+        for r in range(0, m - m % 4, 4):
+            a, w_a = matrix[rows[r], start : start + k], weights[r]
+            b, w_b = matrix[rows[r + 1], start : start + k], weights[r + 1]
+            c, w_c = matrix[rows[r + 2], start : start + k], weights[r + 2]
+            d, w_d = matrix[rows[r + 3], start : start + k], weights[r + 3]
+            for j in range(k):
+                w, x, y, z = w_a * a[j], w_b * b[j], w_c * c[j], w_d * d[j]
+                target[j] += (w + x) + (y + z)
+                size[j] += (abs(w) + abs(x)) + (abs(y) + abs(z))
+        for r in range(m - m % 4, m):
+            a = matrix[rows[r], start : start + k]
+            for j in range(k):
+                target[j] += weights[r] * a[j]
+                size[j] += abs(weights[r] * a[j])

@@ -1,0 +1,418 @@
+r"""Steps on one or two variables, and the loops of the SMO family around them: one engine for all.
+
+Everything is in the signed variables of `svmcore.qp` with lo_i <= beta_i <= hi_i and the scores
+s_i = p_i - (K beta)_i - ridge_i beta_i. A pair step grows beta_i and shrinks beta_j of the same group by the same t:
+I_up = {beta < hi}, I_low = {beta > lo}, the KKT gap is max_up s - min_low s.
+
+The scans vectorise because of three habits. Membership of I_up and I_low is a penalty of 0 or 1e30. Maxima are taken
+over order-preserving integers (numba leaves float maxima scalar): of a float's bits, the low ones flip when it is
+negative. Maxima are kept per block, and the index is looked for in the winning block alone.
+"""
+
+import numpy as np
+
+from svmcore._numba import njit
+
+__all__ = [
+    "coordinate_pass",
+    "farthest",
+    "maximal_pass",
+    "next_violator",
+    "pair_extremes",
+    "solve_box",
+    "solve_pairs",
+    "step_pass",
+    "sweep_pass",
+]
+
+BLOCK = 128
+FAR = 1e30  # keeps a row out of a scan
+TAU = 1e-12  # curvature below this times the diagonal counts as none, as duplicate points give
+
+
+@njit
+def _key32(x):  # type: ignore[no-untyped-def]
+    bits = np.float32(x).view(np.int32)
+    return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
+
+
+@njit
+def _step_and_extremes(s, t, k_i, k_j, up_penalty, low_penalty, best_up, best_low):  # type: ignore[no-untyped-def]
+    """S -= t (k_i - k_j); per group and block the largest key of s that may grow and the smallest that may shrink."""
+    q = len(s)
+    for block in range(best_up.shape[1]):
+        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
+        score, a, b = s[lo:hi], k_i[lo:hi], k_j[lo:hi]
+        p, r = up_penalty[0, lo:hi], low_penalty[0, lo:hi]
+        largest, smallest = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)
+        for c in range(hi - lo):
+            x = score[c] - t * (a[c] - b[c])
+            score[c] = x
+            largest = max(largest, _key32(x - p[c]))
+            smallest = min(smallest, _key32(x + r[c]))
+        best_up[0, block], best_low[0, block] = largest, smallest
+        for g in range(1, len(best_up)):
+            p, r = up_penalty[g, lo:hi], low_penalty[g, lo:hi]
+            largest, smallest = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)
+            for c in range(hi - lo):
+                largest = max(largest, _key32(score[c] - p[c]))
+                smallest = min(smallest, _key32(score[c] + r[c]))
+            best_up[g, block], best_low[g, block] = largest, smallest
+
+
+@njit
+def _find_up(s, penalty, best):  # type: ignore[no-untyped-def]
+    """Index of the largest s - penalty, from the block maxima."""
+    block = np.argmax(best)
+    for i in range(block * BLOCK, min((block + 1) * BLOCK, len(s))):
+        if _key32(s[i] - penalty[i]) == best[block]:
+            return i
+    return 0
+
+
+@njit
+def _find_low(s, penalty, best):  # type: ignore[no-untyped-def]
+    """Index of the smallest s + penalty, from the block minima."""
+    block = np.argmin(best)
+    for i in range(block * BLOCK, min((block + 1) * BLOCK, len(s))):
+        if _key32(s[i] + penalty[i]) == best[block]:
+            return i
+    return 0
+
+
+@njit
+def _best_gain(s_i, eta_i, k_i, s, diagonal, low_penalty, best):  # type: ignore[no-untyped-def]
+    """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low."""
+    q = len(s)
+    top, winner = np.int32(-1), 0
+    zero, two, tau = s.dtype.type(0), s.dtype.type(2), s.dtype.type(TAU)
+    for block in range(len(best)):
+        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
+        score, k, d, r = s[lo:hi], k_i[lo:hi], diagonal[lo:hi], low_penalty[lo:hi]
+        largest = np.int32(0)
+        for c in range(hi - lo):
+            gap = max(s_i - score[c] - r[c], zero)
+            eta = max(eta_i + d[c] - two * k[c], tau)
+            largest = max(largest, np.float32(gap * gap / eta).view(np.int32))
+        best[block] = largest
+        if largest > top:
+            top, winner = largest, block
+    for t in range(winner * BLOCK, min((winner + 1) * BLOCK, q)):
+        gap = max(s_i - s[t] - low_penalty[t], zero)
+        eta = max(eta_i + diagonal[t] - two * k_i[t], tau)
+        if np.float32(gap * gap / eta).view(np.int32) == top:
+            return t
+    return 0
+
+
+@njit
+def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    up_penalty[g, i] = 0.0 if beta[i] < hi[i] else FAR
+    low_penalty[g, i] = 0.0 if beta[i] > lo[i] else FAR
+
+
+@njit
+def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi):  # type: ignore[no-untyped-def]
+    """beta_i += t, beta_j -= t by the best t, which is returned; inf where neither curvature nor bound ends it.
+
+    `scale` is K_ii + K_jj, `ridge` the sum of both, `difference` s_i - s_j. Without curvature the better end of the
+    segment is the best. A variable that reaches its bound is put on it exactly.
+    """
+    grow_i, shrink_i, grow_j, shrink_j = hi[i] - beta[i], beta[i] - lo[i], hi[j] - beta[j], beta[j] - lo[j]
+    ahead, behind = min(grow_i, shrink_j), min(shrink_i, grow_j)
+    eta = scale - 2.0 * K_ij
+    eta = (0.0 if abs(eta) <= TAU * abs(scale) else eta) + ridge
+    if eta > 0.0:
+        t = min(max(difference / eta, -behind), ahead)
+    else:
+        t = _better_end(ahead, behind, eta, difference)
+    if abs(t) == np.inf:
+        return np.inf
+    if t > 0.0:
+        beta[i] = hi[i] if t >= grow_i else beta[i] + t
+        beta[j] = lo[j] if t >= shrink_j else beta[j] - t
+    elif t < 0.0:
+        beta[i] = lo[i] if -t >= shrink_i else beta[i] + t
+        beta[j] = hi[j] if -t >= grow_j else beta[j] - t
+    return t
+
+
+@njit
+def _better_end(ahead, behind, eta, difference):  # type: ignore[no-untyped-def]
+    """The end of -behind <= t <= ahead at which eta t^2 / 2 - difference t, eta <= 0, is less."""
+    if difference == 0.0 and eta == 0.0:
+        return 0.0
+    downhill, uphill = (ahead, -behind) if difference > 0.0 else (-behind, ahead)
+    if eta == 0.0 or np.isinf(downhill):
+        return downhill
+    rise = 0.5 * eta * (uphill * uphill - downhill * downhill) - difference * (uphill - downhill)
+    return uphill if rise < 0.0 else downhill
+
+
+@njit
+def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyped-def]
+    """Move beta_i alone to its best value; returns the step, infinite where neither curvature nor bound ends it.
+
+    Without curvature, or with a negative one, the best is the end of the box towards which the score points.
+    """
+    ahead, behind = hi[i] - beta[i], beta[i] - lo[i]
+    if curvature > 0.0:
+        step = min(max(score / curvature, -behind), ahead)
+    else:
+        step = ahead if score > 0.0 else -behind
+    if np.isinf(step) or step == 0.0:
+        return step
+    beta[i] = hi[i] if step >= ahead else (lo[i] if -step >= behind else beta[i] + step)
+    return step
+
+
+@njit
+def _worst_group(s, up_penalty, low_penalty, best_up, best_low):  # type: ignore[no-untyped-def]
+    """(group, i, j, gap) of the group whose scores s_i that may grow and s_j that may shrink are furthest apart."""
+    worst, gap, first, second = 0, -np.inf, 0, 0
+    for g in range(len(best_up)):
+        i, j = _find_up(s, up_penalty[g], best_up[g]), _find_low(s, low_penalty[g], best_low[g])
+        between = np.float64(s[i]) - np.float64(s[j])
+        if up_penalty[g, i] == 0 and low_penalty[g, j] == 0 and between > gap:
+            worst, gap, first, second = g, between, i, j
+    return worst, first, second, gap
+
+
+@njit
+def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # type: ignore[no-untyped-def]
+    """SMO on one working set whose groups keep their sums; changes `s` (type of K) and `beta` (float64).
+
+    `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square. `codes` (q,) are
+    groups 0 ... n_groups - 1.
+
+    Returns
+    -------
+    (n_iter, gap, unbounded)
+        `gap` is the KKT gap within the set at the end; `unbounded` says that a step without curvature met no bound.
+    """
+    q = len(s)
+    kind = s.dtype.type
+    n_blocks = (q + BLOCK - 1) // BLOCK
+    best_up, best_low = np.empty((n_groups, n_blocks), np.int32), np.empty((n_groups, n_blocks), np.int32)
+    up_penalty, low_penalty = np.full((n_groups, q), kind(FAR)), np.full((n_groups, q), kind(FAR))
+    diagonal = np.empty_like(s)
+    for t in range(q):
+        diagonal[t] = K[t, t] + ridge[t]
+        _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
+    _step_and_extremes(s, kind(0), K[0][:q], K[0][:q], up_penalty, low_penalty, best_up, best_low)
+    n_iter, gap = 0, 0.0
+    while True:
+        g, i, _, gap = _worst_group(s, up_penalty, low_penalty, best_up, best_low)
+        if gap <= tol or n_iter >= max_iter:
+            break
+        j = _best_gain(s[i], diagonal[i], K[i][:q], s, diagonal, low_penalty[g], best_low[g])
+        scale, K_ij = np.float64(K[i, i]) + np.float64(K[j, j]), np.float64(K[i, j])
+        difference = np.float64(s[i]) - np.float64(s[j])
+        step = pair_step(i, j, scale, K_ij, ridge[i] + ridge[j], difference, beta, lo, hi)
+        if step == np.inf:
+            return n_iter, gap, True
+        s[i] -= kind(step * ridge[i])
+        s[j] += kind(step * ridge[j])
+        _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
+        _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
+        _step_and_extremes(s, kind(step), K[i][:q], K[j][:q], up_penalty, low_penalty, best_up, best_low)
+        n_iter += 1
+    return n_iter, max(gap, 0.0), False
+
+
+@njit
+def _step_and_gain(s, t, k_i, diagonal, up_penalty, low_penalty, best):  # type: ignore[no-untyped-def]
+    """S -= t k_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
+    q = len(s)
+    zero, worst = s.dtype.type(0), np.int32(0)
+    for block in range(len(best)):
+        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
+        score, k, d = s[lo:hi], k_i[lo:hi], diagonal[lo:hi]
+        p, r = up_penalty[lo:hi], low_penalty[lo:hi]
+        largest = np.int32(0)
+        for c in range(hi - lo):
+            x = score[c] - t * k[c]
+            score[c] = x
+            violation = max(max(x - p[c], -x - r[c]), zero)
+            worst = max(worst, np.float32(violation).view(np.int32))
+            largest = max(largest, np.float32(violation * violation / d[c]).view(np.int32))
+        best[block] = largest
+    return np.float64(np.int32(worst).view(np.float32))
+
+
+@njit
+def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-untyped-def]
+    """Greedy coordinate steps on one working set with the box alone (variables in no group); as `solve_pairs`."""
+    q = len(s)
+    kind = s.dtype.type
+    best = np.empty((q + BLOCK - 1) // BLOCK, np.int32)
+    up_penalty, low_penalty, diagonal = np.empty((1, q), s.dtype), np.empty((1, q), s.dtype), np.empty_like(s)
+    for t in range(q):
+        diagonal[t] = max(K[t, t] + ridge[t], TAU)
+        _set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
+    up, low = up_penalty[0], low_penalty[0]
+    gap = _step_and_gain(s, kind(0), K[0][:q], diagonal, up, low, best)
+    n_iter = 0
+    while gap > tol and n_iter < max_iter:
+        block = np.argmax(best)
+        i = block * BLOCK
+        for c in range(block * BLOCK, min((block + 1) * BLOCK, q)):
+            violation = max(max(s[c] - up[c], -s[c] - low[c]), kind(0))
+            if np.float32(violation * violation / diagonal[c]).view(np.int32) == best[block]:
+                i = c
+                break
+        step = coordinate_step(i, np.float64(K[i, i]) + ridge[i], np.float64(s[i]), beta, lo, hi)
+        if np.isinf(step):
+            return n_iter, gap, True
+        s[i] -= kind(step * ridge[i])
+        _set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
+        gap = _step_and_gain(s, kind(step), K[i][:q], diagonal, up, low, best)
+        n_iter += 1
+    return n_iter, gap, False
+
+
+# ---- the textbook's solvers, on all rows of K -----------------------------------------------------------------------
+@njit
+def _key64(x):  # type: ignore[no-untyped-def]
+    bits = np.float64(x).view(np.int64)
+    return bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFFFFFFFFFFFFFF))
+
+
+@njit
+def _argmax(sign, s, penalty):  # type: ignore[no-untyped-def]
+    """Index of the largest sign s - penalty; the index is looked for in the winning block alone."""
+    best, winner = np.int64(-0x7FFFFFFFFFFFFFFF), 0
+    for block in range(0, len(s), BLOCK):
+        score, far = s[block : block + BLOCK], penalty[block : block + BLOCK]
+        largest = np.int64(-0x7FFFFFFFFFFFFFFF)
+        for c in range(len(score)):
+            largest = max(largest, _key64(sign * score[c] - far[c]))
+        if largest > best:
+            best, winner = largest, block
+    for t in range(winner, min(winner + BLOCK, len(s))):
+        if _key64(sign * s[t] - penalty[t]) == best:
+            return t
+    return 0
+
+
+@njit
+def pair_extremes(arrays):  # type: ignore[no-untyped-def]
+    """(index of the largest score that may grow, of the smallest that may shrink)."""
+    return _argmax(1.0, arrays.score, arrays.up), _argmax(-1.0, arrays.score, arrays.low)
+
+
+@njit
+def _change(i, j, K_ij, shift, min_change, arrays):  # type: ignore[no-untyped-def]
+    """`pair_step` unless it is below `min_change`, and what belongs to the two variables alone; 0 for no step."""
+    scale, ridge = arrays.diagonal[i] + arrays.diagonal[j], arrays.ridge[i] + arrays.ridge[j]
+    beta, s = arrays.beta, arrays.score
+    before_i, before_j = beta[i], beta[j]
+    t = pair_step(i, j, scale, np.float64(K_ij) + shift, ridge, s[i] - s[j], beta, arrays.lo, arrays.hi)
+    if t == np.inf:
+        return t
+    if abs(t) < min_change or t == 0.0:
+        beta[i], beta[j] = before_i, before_j
+        return 0.0
+    s[i] -= t * arrays.ridge[i]
+    s[j] += t * arrays.ridge[j]
+    for v in (i, j):
+        arrays.up[v] = 0.0 if beta[v] < arrays.hi[v] else FAR
+        arrays.low[v] = 0.0 if beta[v] > arrays.lo[v] else FAR
+    return t
+
+
+@njit
+def _threshold(i, j, arrays):  # type: ignore[no-untyped-def]
+    """Value of b that makes b - s_i = 0 if variable i is free, else b - s_j = 0 if j is, else their mean."""
+    s = arrays.score
+    if arrays.up[i] + arrays.low[i] == 0.0:
+        return s[i]
+    return s[j] if arrays.up[j] + arrays.low[j] == 0.0 else 0.5 * (s[i] + s[j])
+
+
+@njit
+def step_pass(i, j, k_i, k_j, shift, min_change, arrays):  # type: ignore[no-untyped-def]
+    """One step, and the scores of all rows from two columns of K; returns (t, threshold after it)."""
+    t = _change(i, j, k_i[j], shift, min_change, arrays)
+    if t == 0.0 or t == np.inf:
+        return t, 0.0
+    s = arrays.score
+    for r in range(len(s)):
+        s[r] -= t * (np.float64(k_i[r]) - np.float64(k_j[r]))
+    return t, _threshold(i, j, arrays)
+
+
+@njit
+def maximal_pass(K, shift, tol, limit, arrays):  # type: ignore[no-untyped-def]
+    """At most `limit` steps on the maximal violating pair; returns (steps, whether one was unbounded)."""
+    for steps in range(limit):
+        i, j = pair_extremes(arrays)
+        if arrays.up[i] > 0.0 or arrays.low[j] > 0.0 or arrays.score[i] - arrays.score[j] <= tol:
+            return steps, False
+        t, _ = step_pass(i, j, K[i], K[j], shift, 0.0, arrays)
+        if t == 0.0 or t == np.inf:
+            return steps, t == np.inf
+    return limit, False
+
+
+@njit
+def next_violator(start, b, tau, examine_all, arrays):  # type: ignore[no-untyped-def]
+    """First row >= start whose score is above b + tau and may grow, or below b - tau and may shrink; else n."""
+    s, up, low = arrays.score, arrays.up, arrays.low
+    for i in range(start, len(s)):
+        if ((s[i] > b + tau and up[i] == 0.0) or (s[i] < b - tau and low[i] == 0.0)) and (
+            examine_all or up[i] + low[i] == 0.0
+        ):
+            return i
+    return len(s)
+
+
+@njit
+def farthest(i, b, arrays):  # type: ignore[no-untyped-def]
+    """Row whose score is furthest from that of the violator i and that can move with it, or -1."""
+    s, up, low = arrays.score, arrays.up, arrays.low
+    if s[i] > b:
+        j = _argmax(-1.0, s, low)
+        return j if low[j] == 0.0 and s[j] < s[i] else -1
+    j = _argmax(1.0, s, up)
+    return j if up[j] == 0.0 and s[j] > s[i] else -1
+
+
+@njit
+def sweep_pass(K, shift, start, b, tau, examine_all, limit, arrays):  # type: ignore[no-untyped-def]
+    """At most `limit` steps with the violators from `start` on; returns (steps, next row, threshold, unbounded)."""
+    steps = 0
+    i = next_violator(start, b, tau, examine_all, arrays)
+    while i < len(arrays.score) and steps < limit:
+        j = farthest(i, b, arrays)
+        if j >= 0:
+            t, threshold = step_pass(i, j, K[i], K[j], shift, 0.0, arrays)
+            if t == np.inf:
+                return steps, i, b, True
+            if t != 0.0:
+                b = threshold
+                steps += 1
+        i = next_violator(i + 1, b, tau, examine_all, arrays)
+    return steps, i, b, False
+
+
+@njit
+def coordinate_pass(K, rows, order, diagonal, shift, ridge, lo, hi, beta, s, worst):  # type: ignore[no-untyped-def]
+    """Steps on the variables `order`, column order[r] being K[rows[r]]; returns (worst violation met, steps taken).
+
+    The worst is inf where a step had no end.
+    """
+    steps = 0
+    for r in range(len(order)):
+        k, column = order[r], K[rows[r]]
+        score = s[k]
+        t = coordinate_step(k, diagonal[k] + ridge[k], score, beta, lo, hi)
+        if np.isinf(t):
+            return np.inf, steps
+        if t != 0.0:
+            steps += 1
+            worst = max(worst, abs(score))
+            for i in range(len(s)):
+                s[i] -= t * (np.float64(column[i]) + shift)
+            s[k] -= t * ridge[k]
+    return worst, steps

@@ -1,0 +1,201 @@
+r"""The program that every solver minimises and every certificate judges, with every sign. No label appears.
+
+.. math::
+    \min_\beta \; \tfrac12 \beta'(K + shift)\beta + \tfrac12 \sum_v ridge_v \beta_v^2 - p'\beta, \qquad
+    lo \le \beta \le hi, \qquad \sum_{v \in g} \beta_v = d_g \text{ for each group } g
+
+A variable v lives on a row of K; two variables may share one. What people train is a choice of p, box, ridge and
+groups, made in `svmcore.tasks`. With the outputs u = (K + shift) beta and a multiplier b_g for each group,
+
+.. math::
+    s_v = p_v - u_v - ridge_v \beta_v, \qquad
+    gap = \max_g \; \max_{v \in g,\, \beta_v < hi_v} s_v - \min_{v \in g,\, \beta_v > lo_v} s_v
+
+are the scores and the KKT gap (at least 0); a variable in no group counts by its projected gradient, that is, max and
+min are taken together with 0. `tol` bounds this gap. The primal, whose minimum is the maximum of minus the program:
+
+.. math::
+    P(b) = \tfrac12 \beta'(K + shift)\beta + \sum_v h_v(p_v - u_v - b_{g(v)}) + \sum_g b_g d_g, \qquad
+    h_v(r) = \max_{lo_v \le t \le hi_v} r t - \tfrac12 ridge_v t^2
+
+The decision function is f(x) = sum_v beta_v (K(x, row of v) + shift) + b, b the mean of the multipliers.
+"""
+
+import dataclasses
+from enum import StrEnum
+
+import numpy as np
+
+from svmcore.errors import InvalidProblem
+from svmcore.points import Floats
+from svmcore.sources.base import Source
+
+__all__ = ["NO_GROUPS", "Bias", "Groups", "SignedQP"]
+
+
+class Bias(StrEnum):
+    """Where the bias b of f(x) = w'phi(x) + b is."""
+
+    FREE = "free"  # outside the norm: one group with sum 0
+    PENALISED = "penalised"  # inside w: K + 1, box only
+    NONE = "none"  # b = 0, box only
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Groups:
+    """The equalities of a program: none, one, or two over disjoint variables.
+
+    Attributes
+    ----------
+    sums
+        (k,) what the variables of each group add up to, k = 0, 1 or 2.
+    codes
+        (m,) int8 group of each variable, -1 for none; None if all are in the only group, or none is in any.
+    """
+
+    sums: tuple[float, ...] = ()
+    codes: Floats | None = None
+
+    def of(self, m: int) -> Floats:
+        """Codes (m,) of all variables."""
+        if self.codes is not None:
+            return self.codes
+        return np.full(m, len(self.sums) - 1, dtype=np.int8)
+
+    def members(self, g: int, m: int) -> Floats | slice:
+        """Index of the variables of group g."""
+        return slice(0, m) if self.codes is None else np.flatnonzero(self.codes == g)
+
+
+NO_GROUPS = Groups()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SignedQP:
+    """One program over a label-free source of K; see the module docstring.
+
+    Parameters
+    ----------
+    source
+        Of the columns of K (n, n): every program on the same rows can share it.
+    p, lo, hi
+        (m,) float64; lo may be -inf and hi inf.
+    ridge
+        (m,) >= 0; None for zeros.
+    groups
+        The equalities.
+    rows
+        (m,) row of K of each variable; None where variable v lives on row v.
+    shift
+        Added to every entry of K: 1 for a penalised bias.
+
+    Raises
+    ------
+    InvalidProblem
+        For other shapes, an empty box, sums that the box does not allow, or a diagonal of K that is not finite.
+    """
+
+    source: Source
+    p: Floats
+    lo: Floats
+    hi: Floats
+    ridge: Floats = None  # type: ignore[assignment]
+    groups: Groups = NO_GROUPS
+    rows: Floats | None = None
+    shift: float = 0.0
+    diagonal: Floats = dataclasses.field(init=False, repr=False)  # (m,) of K + shift at the variables' rows, float64
+
+    def __post_init__(self) -> None:
+        m = len(self.p)
+        ridge = np.zeros(m) if self.ridge is None else np.asarray(self.ridge, dtype=np.float64)
+        object.__setattr__(self, "ridge", ridge)
+        self._check(m)
+        diagonal = np.asarray(self.source.diagonal(), dtype=np.float64)
+        largest = np.finfo(self.source.dtype).max
+        if not -np.inf < diagonal.min(initial=0.0) <= diagonal.max(initial=0.0) <= largest:
+            raise InvalidProblem("the kernel overflows on these rows: scale the data, or lower gamma or the degree")
+        object.__setattr__(self, "diagonal", self.at_variables(diagonal) + self.shift)
+
+    def _check(self, m: int) -> None:
+        if self.rows is None and m != self.source.n:
+            raise InvalidProblem(f"there must be one variable per row of K, {self.source.n}; given {m}")
+        if not all(len(v) == m for v in (self.lo, self.hi, self.ridge)):
+            raise InvalidProblem(f"p, lo, hi and ridge must all be ({m},)")
+        if not ((self.lo <= self.hi).all() and (self.ridge >= 0).all()):
+            raise InvalidProblem("every box needs lo <= hi, every ridge must be >= 0")
+        for g, total in enumerate(self.groups.sums):
+            at = self.groups.members(g, m)
+            least, most = self.lo[at].sum(), self.hi[at].sum()
+            if not least - 1e-9 * abs(least) <= total <= most + 1e-9 * abs(most):
+                raise InvalidProblem(f"the sum of group {g} must be in [{least:g}, {most:g}]; given {total:g}")
+
+    @property
+    def m(self) -> int:
+        """Number of variables."""
+        return len(self.p)
+
+    @property
+    def unbounded(self) -> Floats:
+        """(m,) whether a variable has no bound on one side and no ridge: only then the program may have no minimum."""
+        return (self.ridge == 0) & (np.isinf(self.lo) | np.isinf(self.hi))
+
+    @property
+    def codes(self) -> Floats:
+        """(m,) group of each variable, -1 for none."""
+        return self.groups.of(self.m)
+
+    def at_variables(self, values: Floats) -> Floats:
+        """Values (m,) at the variables' rows of values (n,) at the rows of K."""
+        return values if self.rows is None else values[self.rows]
+
+    def at_rows(self, beta: Floats) -> Floats:
+        """Coefficients (n,) of the rows of K: the sum over the variables of each."""
+        return beta if self.rows is None else np.bincount(self.rows, weights=beta, minlength=self.source.n)
+
+    def rows_of(self, idx: Floats) -> Floats:
+        """Rows of K of the variables `idx`."""
+        return idx if self.rows is None else self.rows[idx]
+
+    def feasible(self, beta: Floats | None) -> Floats:
+        """The `beta` (m,) clipped to the box, its sums repaired; without one, a point of the box with the right sums.
+
+        A sum is repaired by moving all variables in proportion to the room that they have.
+        """
+        beta = np.zeros(self.m) if beta is None else np.asarray(beta, dtype=np.float64)
+        beta = np.clip(beta, self.lo, self.hi)
+        for g, total in enumerate(self.groups.sums):
+            at = self.groups.members(g, self.m)
+            self._repair(beta, at, total)
+        return beta
+
+    def _repair(self, beta: Floats, at: Floats | slice, total: float) -> None:
+        part, lo, hi = beta[at], self.lo[at], self.hi[at]
+        missing = total - float(part.sum())
+        if abs(missing) <= 1e-12 * float(np.abs(part).sum()):
+            return
+        shrinks = np.where(missing * part < 0, np.abs(part), 0.0)  # towards 0 first: the warm start stays sparse
+        grows = np.where(missing > 0, hi - part, part - lo)
+        room = shrinks if shrinks.sum() >= abs(missing) else np.where(np.isinf(grows), 1.0, grows)
+        if room.sum() > 0:
+            beta[at] = np.clip(part + missing * room / room.sum(), lo, hi)
+
+    def mended(self, beta: Floats) -> Floats:
+        """`beta` with what rounding has left of its sums put on the free variables with the most room."""
+        for g, total in enumerate(self.groups.sums):
+            at = self.groups.members(g, self.m)
+            part = beta[at]
+            for _ in range(2):
+                room = np.minimum(part - self.lo[at], self.hi[at] - part)
+                best = int(np.argmax(np.where(np.isinf(room), np.abs(part), room)))
+                missing = total - exact_sum(part)
+                if abs(missing) <= room[best]:
+                    part[best] += missing
+            beta[at] = part
+        return beta
+
+
+def exact_sum(values: Floats) -> float:
+    """Sum of float64 numbers (n,), rounded once: zeros apart, they are few."""
+    from math import fsum
+
+    return fsum(values[values != 0.0].tolist())

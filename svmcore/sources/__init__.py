@@ -1,0 +1,18 @@
+"""Where columns of K come from: in memory, computed on demand, cached, or a pair of classes at a time."""
+
+from svmcore.sources.base import Lookup, Source, matvec
+from svmcore.sources.cached import CachedColumns
+from svmcore.sources.computed import ComputedColumns
+from svmcore.sources.pairs import PairGrams
+from svmcore.sources.resident import ResidentGram, resident_gram
+
+__all__ = [
+    "CachedColumns",
+    "ComputedColumns",
+    "Lookup",
+    "PairGrams",
+    "ResidentGram",
+    "Source",
+    "matvec",
+    "resident_gram",
+]

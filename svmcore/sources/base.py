@@ -1,0 +1,141 @@
+"""What a source of kernel columns can do: the columns of one symmetric K (n, n), without labels.
+
+K is served, never LIBSVM's y_i y_j K_ij, so that every class, fold and C shares one source. A solver asks for
+`lookup(idx)`, rows of some matrix that hold the columns, and copies nothing. What not every source can do is declared
+here and asked for by name, never guessed.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from svmcore.errors import Unsupported
+from svmcore.passes.columns import add_columns, add_columns_and_sizes
+from svmcore.points import Floats
+
+if TYPE_CHECKING:
+    from svmcore.kernels.exact import ExactKernel
+
+__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes"]
+
+CHUNK = 256  # columns fetched together where nobody else says how many
+
+
+class Lookup(NamedTuple):
+    """Columns where they are: column idx[r] is row `rows[r]` of `matrix`, valid until the next lookup."""
+
+    matrix: Floats
+    rows: Floats
+
+
+class Source(ABC):
+    """Columns of one symmetric K (n, n).
+
+    Attributes
+    ----------
+    n, dtype
+        Number of rows and columns; float32 or float64.
+    psd
+        Whether K is known to be positive semi-definite: only then primal and dual bound the optimum.
+    exact
+        Values of K in float64 from the rows, for proofs; None where the served values are the K that is meant.
+    keeps
+        Whether `lookup` finds columns again without computing them.
+    can_take
+        Whether `take` gives the source of some rows alone.
+    """
+
+    n: int
+    dtype: np.dtype
+    psd: bool = True
+    exact: "ExactKernel | None" = None
+    keeps: ClassVar[bool] = False
+    can_take: ClassVar[bool] = False
+
+    @abstractmethod
+    def diagonal(self) -> Floats:
+        """K_ii (n,), float64."""
+
+    @abstractmethod
+    def columns(self, idx: Floats) -> Floats:
+        """(len(idx), n), C-contiguous; row r is column idx[r]."""
+
+    def fill(self, idx: Floats, out: Floats) -> Floats:
+        """Write columns `idx` to `out` (len(idx), n)."""
+        out[:] = self.columns(np.asarray(idx))
+        return out
+
+    def lookup(self, idx: Floats) -> Lookup:
+        """Columns `idx`, at most `capacity` of them, without copying where the source keeps them."""
+        return Lookup(self.columns(np.asarray(idx)), np.arange(len(idx)))
+
+    @property
+    def capacity(self) -> int:
+        """How many columns may be looked up at once."""
+        return self.n
+
+    @property
+    def whole(self) -> Floats | None:
+        """K itself (n, n), where it is in memory."""
+        return None
+
+    @property
+    def rounding(self) -> Any:
+        """Bound of what served values are off from the exact ones: |K' - K| <= relative |K| + absolute."""
+        return None
+
+    def take(self, rows: Floats) -> "Source":
+        """The same K on the rows `rows` alone.
+
+        Raises
+        ------
+        Unsupported
+            Unless `can_take`.
+        """
+        raise Unsupported(f"{type(self).__name__} cannot serve a part of its rows")
+
+    def finer(self) -> "Source | None":
+        """The same K in float64, or None if there is none."""
+        return None
+
+    def factor(self) -> Floats | None:
+        """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
+        return None
+
+    def offset(self, coef: Floats) -> float:
+        """What the bias of the K that is meant is below that of the K that is served, at coefficients `coef` (n,)."""
+        return 0.0
+
+    def kept(self, limit_bytes: int) -> Self:
+        """This source, or a cache of at most so many bytes over one that keeps nothing."""
+        if self.keeps:
+            return self
+        from svmcore.sources.cached import CachedColumns
+
+        return CachedColumns(self, limit_bytes)  # type: ignore[return-value]
+
+
+def matvec(source: Source, coef: Floats) -> Floats:
+    """K @ coef (n,), accumulated in float64 over the columns where coef is not zero."""
+    out = np.zeros(source.n)
+    for matrix, rows, weights in _used_columns(source, coef):
+        add_columns(matrix, rows, weights, out)
+    return out
+
+
+def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
+    """K @ coef and abs(K) @ abs(coef), both (n,) float64: the second bounds what rounding can do to the first."""
+    out, sizes = np.zeros(source.n), np.zeros(source.n)
+    for matrix, rows, weights in _used_columns(source, coef):
+        add_columns_and_sizes(matrix, rows, weights, out, sizes)
+    return out, sizes
+
+
+def _used_columns(source: Source, coef: Floats):  # type: ignore[no-untyped-def]
+    support = np.flatnonzero(coef)
+    step = min(CHUNK, source.capacity)
+    for start in range(0, len(support), step):
+        idx = support[start : start + step]
+        matrix, rows = source.lookup(idx)
+        yield matrix, rows, coef[idx]

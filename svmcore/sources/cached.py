@@ -1,0 +1,130 @@
+"""The most recently used columns of another source, under a byte budget."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from svmcore.errors import MemoryLimit
+from svmcore.points import Floats
+from svmcore.sources.base import CHUNK, Lookup, Source
+
+__all__ = ["CachedColumns"]
+
+
+class CachedColumns(Source):
+    """The most recently used columns of another source, in an arena of at most `limit_bytes`.
+
+    A lookup never evicts a column that it returns. Not for several threads at once.
+
+    Raises
+    ------
+    MemoryLimit
+        If not even two columns fit.
+    """
+
+    keeps: ClassVar[bool] = True
+
+    def __init__(self, source: Source, limit_bytes: int, memory: Floats | None = None) -> None:
+        self.source, self.n, self.dtype, self.limit_bytes = source, source.n, source.dtype, int(limit_bytes)
+        self.psd, self.exact, self.can_take = source.psd, source.exact, source.can_take  # type: ignore[misc]
+        column_bytes = self.n * self.dtype.itemsize
+        self._capacity = min(self.n, int(limit_bytes) // max(1, column_bytes))
+        if self._capacity < min(2, self.n):
+            raise MemoryLimit(
+                f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
+                f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
+            )
+        if memory is None:  # pages are touched only as columns arrive
+            memory = np.empty((self.capacity * self.n,), self.dtype)
+        self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
+        self.slot_of = np.full(self.n, -1, dtype=np.int64)
+        self.column_in = np.full(self.capacity, -1, dtype=np.int64)
+        self.used = np.zeros(self.capacity, dtype=np.int64)
+        self.clock = 0
+        self.n_held = 0
+        self._strip: Floats | None = None
+
+    @property
+    def capacity(self) -> int:
+        """How many columns fit."""
+        return self._capacity
+
+    @property
+    def rounding(self) -> Any:
+        """As the source's."""
+        return self.source.rounding
+
+    def finer(self) -> Source | None:
+        """The same columns in float64, in as many bytes."""
+        finer = self.source.finer()
+        return None if finer is None else CachedColumns(finer, self.limit_bytes)
+
+    def factor(self) -> Floats | None:
+        """As the source's."""
+        return self.source.factor()
+
+    def offset(self, coef: Floats) -> float:
+        """As the source's."""
+        return self.source.offset(coef)
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,)."""
+        return self.source.diagonal()
+
+    def columns(self, idx: Floats) -> Floats:
+        """Copies of the columns `idx`, which may be more than the cache holds."""
+        out = np.empty((len(idx), self.n), self.dtype)
+        for start in range(0, len(idx), self.capacity):
+            part = slice(start, start + self.capacity)
+            matrix, rows = self.lookup(np.asarray(idx)[part])
+            out[part] = matrix[rows]  # before the next lookup may evict them
+        return out
+
+    def held(self, idx: Floats) -> Floats:
+        """Whether each column of `idx` is in the cache, (len(idx),) bool."""
+        return self.slot_of[idx] >= 0
+
+    def lookup(self, idx: Floats) -> Lookup:
+        """Slots of the arena that hold the columns `idx`, at most `capacity` of them; missing ones are computed."""
+        idx = np.asarray(idx, dtype=np.int64)
+        if len(idx) > self.capacity:
+            raise MemoryLimit(f"{len(idx)} columns were asked for at once; the cache holds {self.capacity}")
+        self.clock += 1
+        self.used[self.slot_of[idx][self.held(idx)]] = self.clock
+        missing = np.unique(idx[~self.held(idx)])
+        for start in range(0, len(missing), CHUNK):
+            self._fetch(missing[start : start + CHUNK])
+        return Lookup(self.arena, self.slot_of[idx])
+
+    def _fetch(self, missing: Floats) -> None:
+        """Compute columns into free slots, or over the least recently used ones."""
+        slots = self._free_slots(len(missing))
+        evicted = self.column_in[slots]
+        self.slot_of[evicted[evicted >= 0]] = -1
+        if slots[-1] - slots[0] == len(slots) - 1:
+            self.source.fill(missing, self.arena[slots[0] : slots[-1] + 1])
+        else:  # one matrix product for all of them, then to their places: slots freed by age lie scattered
+            self.arena[slots] = self.source.fill(missing, self._scratch(len(slots)))
+        self.slot_of[missing], self.column_in[slots], self.used[slots] = slots, missing, self.clock
+
+    def _scratch(self, count: int) -> Floats:
+        """(count, n) that the next call writes over."""
+        if self._strip is None:
+            self._strip = np.empty((min(CHUNK, self.capacity), self.n), self.dtype)
+        return self._strip[:count]
+
+    def _free_slots(self, count: int) -> Floats:
+        fresh = np.arange(self.n_held, min(self.n_held + count, self.capacity))
+        self.n_held += len(fresh)
+        if len(fresh) == count:
+            return fresh
+        age = np.where(self.used == self.clock, np.iinfo(np.int64).max, self.used)
+        age[fresh] = np.iinfo(np.int64).max
+        oldest = np.argpartition(age, count - len(fresh) - 1)[: count - len(fresh)]
+        return np.sort(np.concatenate([fresh, oldest]))
+
+    def take(self, rows: Floats) -> "CachedColumns":
+        """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
+        memory = self.arena.reshape(-1) if self.n_held == 0 else None
+        limit = min(self.limit_bytes, self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize)
+        return CachedColumns(self.source.take(rows), limit, memory)

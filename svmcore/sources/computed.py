@@ -1,0 +1,88 @@
+"""Columns computed from the rows when asked for, never kept."""
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from svmcore._threads import split_range
+from svmcore.kernels.base import Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.points import Floats, Points
+from svmcore.sources.base import CHUNK, Source
+
+__all__ = ["ComputedColumns"]
+
+BLOCK = 6 * CHUNK  # rows of one block: fixed, so that no value depends on the number of threads
+
+
+class ComputedColumns(Source):
+    """Columns computed from the rows when asked for, never kept.
+
+    Parameters
+    ----------
+    kernel, points
+        A kernel with numeric parameters and the rows in the form of `kernel.prepare`.
+    dtype
+        Of the columns: float32 or float64.
+    exact
+        The same kernel on the rows as they came, for proofs; None takes what is served for the K that is meant.
+    """
+
+    can_take: ClassVar[bool] = True
+
+    def __init__(
+        self, kernel: Kernel, points: Points, dtype: DTypeLike = np.float32, exact: ExactKernel | None = None
+    ) -> None:
+        self.kernel, self.points, self.exact, self.psd = kernel, points, exact, bool(kernel.psd)
+        self.n, self.dtype = len(points), np.dtype(dtype)
+        self.n_computed = 0  # columns, for the metrics
+
+    @cached_property
+    def rounding(self) -> Any:  # type: ignore[override]
+        """Of the kernel's values at this precision."""
+        return self.kernel.rounding(self.points, self.points, self.dtype)
+
+    def diagonal(self) -> Floats:
+        """k(x_i, x_i) (n,)."""
+        return self.kernel.diagonal_of(self.points)
+
+    def columns(self, idx: Floats) -> Floats:
+        """Columns `idx`, one matrix product."""
+        return self.fill(idx, np.empty((len(idx), self.n), self.dtype))
+
+    def fill(self, idx: Floats, out: Floats) -> Floats:
+        """Write columns `idx` to `out` (len(idx), n), by row ranges on as many threads as BLAS has."""
+        left = self.points.take(np.asarray(idx))
+
+        def part(start: int, stop: int) -> None:
+            for lo in range(start, stop, BLOCK):
+                hi = min(lo + BLOCK, stop)
+                self.kernel.block(left, self.points.rows(lo, hi), out[:, lo:hi])
+
+        split_range(self.n, part, grain=BLOCK)
+        self.n_computed += len(idx)
+        return out
+
+    def take(self, rows: Floats) -> "ComputedColumns":
+        """The same kernel on the rows `rows` alone."""
+        exact = None if self.exact is None else self.exact.take(rows)
+        return ComputedColumns(self.kernel, self.points.take(rows), self.dtype, exact)
+
+    def finer(self) -> "ComputedColumns | None":
+        """The same columns in float64, from the rows as they came."""
+        if self.exact is None or self.dtype == np.float64:
+            return None
+        return ComputedColumns(self.kernel, self.exact.points(), np.float64, self.exact)
+
+    def factor(self) -> Floats | None:
+        """The rows of a linear kernel, (n, p) float64: centred where the kernel is."""
+        if not self.kernel.is_linear:
+            return None
+        points = self.points if self.exact is None else self.exact.points()
+        return points.values if self.kernel.is_centred else np.ascontiguousarray(points.origin_values)
+
+    def offset(self, coef: Floats) -> float:
+        """What centring the kernel has added to the bias."""
+        return float(coef @ self.kernel.at_centre(self.points)) if coef.any() else 0.0

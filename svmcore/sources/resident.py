@@ -1,0 +1,149 @@
+"""The whole kernel matrix in memory: given, mapped, or computed, each symmetric pair of tiles once."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from svmcore._numba import njit
+from svmcore._threads import split_range
+from svmcore.errors import InvalidProblem
+from svmcore.kernels.base import Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.points import Floats, Points
+from svmcore.sources.base import Lookup, Source
+from svmcore.sources.cached import CachedColumns
+from svmcore.sources.computed import ComputedColumns
+
+__all__ = ["ResidentGram", "resident_gram"]
+
+TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
+SQUARE = 16  # side of what is turned at once
+FINER_BYTES = 1 << 30  # a K in float64 up to this size is computed whole, a larger one by columns
+
+
+class ResidentGram(Source):
+    """The whole K, in memory or mapped from a file.
+
+    Parameters
+    ----------
+    K
+        (n, n), float32 or float64.
+    rows
+        What K was computed from, if anything: the source of its columns, which knows the exact values, the rounding
+        and, for a linear kernel, the rows. Without it K itself is what is meant.
+    psd
+        Whether K is positive semi-definite; default what `rows` says, else True.
+
+    >>> ResidentGram(np.eye(3, dtype=np.float32)).columns(np.array([1]))
+    array([[0., 1., 0.]], dtype=float32)
+    """
+
+    keeps: ClassVar[bool] = True
+    can_take: ClassVar[bool] = True
+
+    def __init__(self, K: Floats, rows: ComputedColumns | None = None, psd: bool | None = None) -> None:
+        if K.ndim != 2 or K.shape[0] != K.shape[1]:
+            raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
+        K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
+        self.matrix = np.require(K, dtype=K.dtype if K.dtype == np.float32 else np.float64, requirements=["C", "A"])
+        self.n, self.dtype = len(K), self.matrix.dtype
+        self.rows = rows
+        self.psd = psd if psd is not None else rows is None or rows.psd
+        self.exact = None if rows is None else rows.exact
+
+    @property
+    def whole(self) -> Floats:
+        """K itself."""
+        return self.matrix
+
+    @property
+    def rounding(self) -> Any:
+        """Of the values as they were computed."""
+        return None if self.rows is None else self.rows.rounding
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,)."""
+        return self.matrix.diagonal().astype(np.float64)
+
+    def columns(self, idx: Floats) -> Floats:
+        """Copies of the rows `idx`, which are the columns: K is symmetric."""
+        return self.matrix[idx]
+
+    def lookup(self, idx: Floats) -> Lookup:
+        """The matrix itself."""
+        return Lookup(self.matrix, np.asarray(idx, dtype=np.int64))
+
+    def take(self, rows: Floats) -> "ResidentGram":
+        """K of the rows `rows` alone."""
+        part = None if self.rows is None else self.rows.take(rows)
+        return ResidentGram(self.matrix[np.ix_(rows, rows)], part, self.psd)
+
+    def finer(self) -> Source | None:
+        """K in float64: whole, or its columns in as many bytes as K takes."""
+        finer = None if self.rows is None or self.dtype == np.float64 else self.rows.finer()
+        if finer is None:
+            return None
+        if 8 * self.n**2 > FINER_BYTES:
+            return CachedColumns(finer, self.matrix.nbytes)
+        return resident_gram(finer)
+
+    def factor(self) -> Floats | None:
+        """The rows of a linear K, where they are known."""
+        return None if self.rows is None else self.rows.factor()
+
+    def offset(self, coef: Floats) -> float:
+        """As the source of the rows."""
+        return 0.0 if self.rows is None else self.rows.offset(coef)
+
+
+def resident_gram(source: ComputedColumns, stop: Callable[[], bool] | None = None) -> ResidentGram | None:
+    """K (n, n) of a source that computes, exactly symmetric; None if `stop` asked to stop before it was complete.
+
+    >>> from svmcore.kernels import Linear
+    >>> points = Linear().prepare(np.array([[1.0], [2.0]]), None, np.float64)
+    >>> resident_gram(ComputedColumns(Linear(), points, np.float64)).matrix
+    array([[1., 2.],
+           [2., 4.]])
+    """
+    kernel, points, n = source.kernel, source.points, source.n
+    K = np.empty((n, n), source.dtype)
+    edges = list(range(0, n, TILE))
+    tiles = [(i, j) for i in edges for j in edges if j >= i]
+    stopped: list[bool] = []
+
+    def part(start: int, end: int) -> None:
+        scratch = np.empty((min(TILE, n), min(TILE, n)), K.dtype)
+        for i, j in tiles[start:end]:
+            if stop is not None and stop():
+                stopped.append(True)
+                return
+            _fill_pair(kernel, points, i, j, K, scratch)
+
+    split_range(len(tiles), part)
+    return None if stopped else ResidentGram(K, source)
+
+
+def _fill_pair(kernel: Kernel, points: Points, i: int, j: int, K: Floats, scratch: Floats) -> None:
+    """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
+    left, right = points.rows(i, min(i + TILE, len(points))), points.rows(j, min(j + TILE, len(points)))
+    tile = scratch.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right))
+    half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
+    for lo, hi in ((0, half), (half, len(left))):
+        if hi > lo:
+            kernel.block(left.rows(lo, hi), right, tile[lo:hi])
+    K[i : i + len(left), j : j + len(right)] = tile
+    _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
+
+
+@njit
+def _mirror(tile, out, lower_only):  # type: ignore[no-untyped-def]
+    """out[c, r] = tile[r, c], or only below the diagonal, in squares that stay in the first-level cache."""
+    n, m = tile.shape
+    for r0 in range(0, n, SQUARE):
+        for c0 in range(r0 if lower_only else 0, m, SQUARE):
+            source, target = tile[r0 : r0 + SQUARE, c0 : c0 + SQUARE], out[c0 : c0 + SQUARE, r0 : r0 + SQUARE]
+            for c in range(source.shape[1]):
+                for r in range(c if lower_only and r0 == c0 else source.shape[0]):
+                    target[c, r] = source[r, c]

@@ -1,0 +1,12 @@
+"""What people train, as programs: rows and targets become a `SignedQP`, its solution a model.
+
+Every module of this package is imported, so a machine is added by adding one file (`docs/adding_a_machine.md`).
+"""
+
+from svmcore._plugins import import_siblings
+from svmcore.tasks.base import Task
+from svmcore.tasks.svc import SVC, classification
+
+__all__ = ["SVC", "Task", "classification"]
+
+import_siblings(__name__, list(__path__))
