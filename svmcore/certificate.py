@@ -15,6 +15,7 @@ import dataclasses
 
 import numpy as np
 
+from svmcore._threads import one_blas_thread
 from svmcore.columns import matvec
 from svmcore.losses import Hinge
 from svmcore.points import Floats
@@ -68,6 +69,7 @@ def certify(problem: Problem, alpha: Floats) -> Certificate:
     return evaluate(problem, alpha).certificate
 
 
+@one_blas_thread()
 def evaluate(problem: Problem, alpha: Floats) -> Evaluation:
     """Certificate, gradient, bias and decision values at `alpha` (n,), from one product with K."""
     y, ridge = problem.y, problem.ridge

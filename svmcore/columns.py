@@ -18,6 +18,8 @@ from svmcore.points import Floats, Points
 __all__ = ["CachedColumns", "ComputedColumns", "KernelColumns", "Lookup", "ResidentGram", "lookup", "matvec"]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
+BLOCK = 1536  # most rows of one matrix product
+RUN = 4096  # entries of a column that are added at once: they stay in the second-level cache
 
 
 @runtime_checkable
@@ -106,20 +108,30 @@ class ComputedColumns:
 
     def fill(self, idx: Floats, out: Floats) -> Floats:
         """Write columns `idx` to `out` (len(idx), n), by row ranges on as many threads as BLAS has."""
-        left = self.points.take(np.asarray(idx))
+        left, block = self.points.take(np.asarray(idx)), _block_rows(self.n)
 
         def part(start: int, stop: int) -> None:
-            for lo in range(start, stop, 6 * CHUNK):
-                hi = min(lo + 6 * CHUNK, stop)
+            for lo in range(start, stop, block):
+                hi = min(lo + block, stop)
                 self.kernel.block(left, self.points.rows(lo, hi), out[:, lo:hi])
 
-        split_range(self.n, part, least=6 * CHUNK)
+        split_range(self.n, part, least=max(block, 3 * CHUNK), grain=block)
         self.n_computed += len(idx)
         return out
 
     def take(self, rows: Floats) -> "ComputedColumns":
         """The same kernel on the rows `rows` alone."""
         return ComputedColumns(self.kernel, self.points.take(rows), self.dtype)
+
+
+def _block_rows(n: int) -> int:
+    """Rows of one matrix product of n: at most BLOCK, and a number of blocks that 2, 4 or 8 threads can share alike.
+
+    >>> _block_rows(32_000), _block_rows(6_000), _block_rows(100)
+    (1344, 768, 256)
+    """
+    count = 8 * -(-n // (8 * BLOCK))
+    return max(CHUNK, -(-n // (64 * max(1, count))) * 64)
 
 
 class CachedColumns:
@@ -242,15 +254,15 @@ def matvec(source: KernelColumns, coef: Floats) -> Floats:
 
 def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> None:
     """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads."""
-    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=8192)
+    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=2 * RUN, grain=RUN)
 
 
 @njit
 def _add_columns(matrix, rows, weights, out, lo, hi):  # type: ignore[no-untyped-def]
     """Eight columns at a time over ranges that stay in the second-level cache: long enough runs for the prefetcher."""
     m = len(rows)
-    for start in range(lo, hi, 4096):
-        target = out[start : min(start + 4096, hi)]
+    for start in range(lo, hi, RUN):
+        target = out[start : min(start + RUN, hi)]
         k = len(target)
         for r in range(0, m - m % 8, 8):
             a, w_a = matrix[rows[r], start : start + k], weights[r]

@@ -11,7 +11,7 @@ from svmcore.columns import ResidentGram
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Points
 
-__all__ = ["resident_gram"]
+__all__ = ["fill_gram", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
 SQUARE = 16  # side of what is turned at once
@@ -27,8 +27,13 @@ def resident_gram(
     array([[1., 2.],
            [2., 4.]])
     """
+    K = np.empty((len(points), len(points)), dtype)
+    return ResidentGram(K) if fill_gram(kernel, points, K, stop) else None
+
+
+def fill_gram(kernel: Kernel, points: Points, K: Floats, stop: Callable[[], bool] | None = None) -> bool:
+    """As `resident_gram`, into `K` (n, n), which may be part of a larger matrix; False if stopped before the end."""
     n = len(points)
-    K = np.empty((n, n), dtype)
     edges = list(range(0, n, TILE))
     tiles = [(i, j) for i in edges for j in edges if j >= i]
     stopped: list[bool] = []
@@ -42,7 +47,7 @@ def resident_gram(
             _fill_pair(kernel, points, i, j, K, scratch)
 
     split_range(len(tiles), part)
-    return None if stopped else ResidentGram(K)
+    return not stopped
 
 
 def _fill_pair(kernel: Kernel, points: Points, i: int, j: int, K: Floats, scratch: Floats) -> None:

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 
 from svmcore._threads import split_range
 from svmcore.columns import ResidentGram
-from svmcore.gram import resident_gram
+from svmcore.gram import fill_gram
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Points
 
@@ -26,8 +26,9 @@ class PairGrams:
         A kernel with numeric parameters and the rows in the form of `kernel.prepare`, each class a slice.
     dtype
         Of K: float32 or float64.
-    kept_bytes
-        What the kept blocks may take; those that do not fit are computed again when asked for.
+    limit_bytes
+        What the pairs in use, one a thread, and the kept blocks may take together. Pairs come first; blocks that do not
+        fit beside them are computed again when asked for.
     stop
         Asked between tiles whether to give up.
 
@@ -40,11 +41,11 @@ class PairGrams:
     """
 
     def __init__(
-        self, kernel: Kernel, points: Points, dtype: DTypeLike, kept_bytes: int, stop: Callable[[], bool]
+        self, kernel: Kernel, points: Points, dtype: DTypeLike, limit_bytes: int, stop: Callable[[], bool]
     ) -> None:
         self.kernel, self.points, self.dtype, self.stop = kernel, points, np.dtype(dtype), stop
-        self._room = kept_bytes
-        self._kept: dict[int, Floats] = {}  # by the first row of a slice
+        self.limit_bytes = self._room = limit_bytes
+        self._kept: dict[tuple[int, int], Floats] = {}  # by the first row of a slice and the one after its last
         self._scratch = threading.local()
         self._lock = threading.Lock()  # of several problems on threads: each block is computed and counted once
 
@@ -54,31 +55,43 @@ class PairGrams:
         out = self._memory(n + m)
         for rows, place in ((i, slice(0, n)), (j, slice(n, n + m))):
             with self._lock:
-                own = self._own(rows)
-            if own is None:
+                whole = self._own(rows, out[place, place])
+            if not whole:
                 return None
-            out[place, place] = own
         self._between(i, j, out[:n, n:], out[n:, :n])
         return None if self.stop() else ResidentGram(out)
 
+    def at_once(self, q: int) -> int:
+        """How many pairs of q rows fit into the limit, at least one."""
+        return max(1, self.limit_bytes // (q * q * self.dtype.itemsize))
+
     def _memory(self, q: int) -> Floats:
         """A (q, q) array in memory that each thread uses again for its next pair."""
-        memory = getattr(self._scratch, "memory", None)
-        if memory is None or len(memory) < q * q:
+        memory = getattr(self._scratch, "memory", np.empty(0, self.dtype))
+        if len(memory) < q * q:
+            with self._lock:
+                self._reserve(q * q * self.dtype.itemsize - memory.nbytes)
             self._scratch.memory = memory = np.empty(q * q, self.dtype)
         return memory[: q * q].reshape(q, q)
 
-    def _own(self, rows: slice) -> Floats | None:
-        """K of the rows in one slice."""
-        if rows.start in self._kept:
-            return self._kept[rows.start]
-        gram = resident_gram(self.kernel, self.points.take(rows), self.dtype, self.stop)
-        if gram is None:
-            return None
-        if gram.matrix.nbytes <= self._room:
-            self._room -= gram.matrix.nbytes
-            self._kept[rows.start] = gram.matrix
-        return gram.matrix
+    def _reserve(self, n_bytes: int) -> None:
+        """Take bytes for a pair: kept blocks make room."""
+        self._room -= n_bytes
+        while self._room < 0 and self._kept:
+            self._room += self._kept.popitem()[1].nbytes
+
+    def _own(self, rows: slice, out: Floats) -> bool:
+        """Write K of the rows in one slice to `out`; False if asked to stop."""
+        key = rows.start, rows.stop
+        if key in self._kept:
+            out[...] = self._kept[key]
+            return True
+        if not fill_gram(self.kernel, self.points.take(rows), out, self.stop):
+            return False
+        if out.nbytes <= self._room:
+            self._room -= out.nbytes
+            self._kept[key] = out.copy()
+        return True
 
     def _between(self, i: slice, j: slice, upper: Floats, lower: Floats) -> None:
         """Write K of the rows `i` against the rows `j` to `upper`, and its mirror image to `lower`."""
@@ -94,4 +107,4 @@ class PairGrams:
                     self.kernel.block(left.take(rows), right.take(columns), tile)
                     lower[columns, rows] = tile.T
 
-        split_range(len(left), part, least=TILE)
+        split_range(len(left), part, least=TILE, grain=TILE)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from svmcore._plugins import Plugin
+from svmcore._threads import one_blas_thread
 from svmcore.certificate import Certificate, Evaluation, evaluate
 from svmcore.columns import KernelColumns, matvec
 from svmcore.errors import InputError, Unsupported
@@ -155,6 +156,7 @@ class Solver(Plugin, ABC):
             return f"positive semi-definite kernels, not kernel={kernel.name}"
         return ""
 
+    @one_blas_thread()
     def solve(
         self,
         problem: Problem,
