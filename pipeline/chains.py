@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.live import Line, watching
 from pipeline.solve import ProblemResult, ProblemTask, find_result, problem_of, resident_columns, share, store_result
 from pipeline.store import Store
-from svmcore._threads import n_threads
+from svmcore._threads import n_threads, one_blas_thread
 from svmcore.columns import KernelColumns
 from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
@@ -156,9 +156,7 @@ def _answers(
 
 
 def _on_threads(chains: Sequence[Sequence[ProblemTask]], live: str) -> Iterator[list[Step]]:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1), ThreadPoolExecutor(min(len(chains), n_threads())) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(min(len(chains), n_threads())) as pool:
         futures = [pool.submit(solve_chain, chain, live) for chain in chains]
         try:
             for future in as_completed(futures):

@@ -28,7 +28,7 @@ from svmcore.multiclass import vote
 
 __all__ = ["Recipe", "score_test_rows"]
 
-# `Model.decision_function` divides no fewer than 128 rows among threads; 96 cost as much a row as whole ranges do
+# `Model.decision_function` has no blocks smaller than these; 96 rows cost as much a row as whole ranges do
 # (MNIST, 2,000 and 10,000 support vectors: 0.33 and 1.55 s for 4,000 rows, 0.33 and 1.49 s whole)
 BLOCK = 96
 # One core does 1e10 multiply-adds a second in float64: below ten seconds of one core, starting workers (1.7 s) and
@@ -121,12 +121,9 @@ def _ranges(n: int, most: int) -> list[tuple[int, int]]:
 # --- blocks ---------------------------------------------------------------------------------------------------------
 def _on_threads(model: Model, X: Any) -> Any:
     """Decision values (n, k) of scaled rows, the blocks shared among this process's threads."""
-    from threadpoolctl import threadpool_limits
-
     out = np.empty((X.shape[0], len(model.bias)))
     model.decision_function(X[:0])  # prepares the support vectors, which every thread would do for itself
-    with threadpool_limits(1, "blas"):
-        split_range(-(-X.shape[0] // BLOCK), lambda first, last: _fill(model, X, out, first, last))
+    split_range(-(-X.shape[0] // BLOCK), lambda first, last: _fill(model, X, out, first, last))
     return out
 
 

@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
         "MKL_NUM_THREADS": 1,
         "OPENBLAS_NUM_THREADS": 1,
         "NUMBA_NUM_THREADS": 1,
+        "SVMCORE_THREADS": 1,
         "NUMBA_THREADING_LAYER": "omp",
         "DASK_LOGGING__DISTRIBUTED": "critical",  # what matters comes back to the driver
     },

@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline.rates import Rates
 from pipeline.solve import ProblemTask
+from svmcore._threads import one_blas_thread
 from svmcore.columns import ResidentGram
 from svmcore.gram import resident_gram
 from svmcore.kernels import Kernel
@@ -107,14 +108,12 @@ def seconds_of(work: Work, n: int, rate: Rates) -> float:
 
 def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
     """Seconds of one thread for one entry of each of the kernels, from a block of the data's own rows."""
-    from threadpoolctl import threadpool_limits
-
     from svmcore.kernels.base import blocks
 
     side = min(BLOCK, dataset.n_merged)
     rows = Points.for_gram(dataset.X(0, side), dtype)
     outs = [np.empty((side, side), dtype) for _ in kernels]
-    with threadpool_limits(1, "blas"), np.errstate(over="ignore", invalid="ignore"):
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         blocks(kernels, rows, rows, outs)
         seconds = []
         for _ in range(2):

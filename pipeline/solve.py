@@ -28,6 +28,7 @@ from pipeline.folds import stratified_folds
 from pipeline.gram import open_gram
 from pipeline.live import Line, watching
 from pipeline.store import Store, write_atomic
+from svmcore._threads import n_threads, one_blas_thread
 from svmcore.certificate import Certificate
 from svmcore.columns import KernelColumns, ResidentGram
 from svmcore.losses import Loss
@@ -422,12 +423,9 @@ def _answers(
     if workers is not None and columns is None:
         yield from workers.map(functools.partial(_solve_quietly, live=live), list(tasks))
         return
-    from threadpoolctl import threadpool_limits
-
-    threads = 1 if columns is not None else min(len(tasks), len(os.sched_getaffinity(0)))
-    limit = None if columns is not None else 1  # one BLAS thread a problem: the answer must not depend on the number
+    threads = 1 if columns is not None else min(len(tasks), n_threads())
     quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)  # the status says it
-    with quiet, threadpool_limits(limit), ThreadPoolExecutor(threads) as pool:
+    with quiet, one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         futures = {pool.submit(solve_problem, task, live, columns): i for i, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from svmcore._threads import one_blas_thread
 from svmcore.errors import InputError, MemoryLimit, SVMError
 
 __all__ = ["LOST_SECONDS", "VERSION", "ClusterLost", "DaskWorkers", "InlineWorkers", "Workers", "check_versions"]
@@ -54,10 +55,8 @@ class InlineWorkers(Workers):
         self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) in order."""
-        from threadpoolctl import threadpool_limits
-
         for index, item in enumerate(items):
-            with threadpool_limits(1, "blas"):
+            with one_blas_thread():
                 result = fn(item)
             yield index, result
 

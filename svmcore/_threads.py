@@ -1,11 +1,17 @@
-"""Split a range over the threads that BLAS was given: compiled passes release the lock, so plain threads serve."""
+"""Split a range over threads: compiled passes and matrix products release the lock, so plain threads serve.
 
+Matrix products run on the BLAS thread of whoever asks for them: `one_blas_thread` around everything that computes. Then
+no answer depends on the number of threads, given that ranges begin at the same places whatever the number.
+"""
+
+import itertools
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import ContextDecorator
 from functools import lru_cache
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -14,18 +20,93 @@ __all__ = ["n_threads", "one_blas_thread", "split_range"]
 
 @lru_cache(maxsize=1)
 def n_threads() -> int:
-    """Threads a pass may use: OMP_NUM_THREADS if set (a Dask worker sets 1), else the cores this process may use."""
+    """Threads a pass may use: OMP_NUM_THREADS if set (a Dask worker sets 1), else the cores this process may use.
+
+    SVMCORE_THREADS goes before both, and may be more than the cores: so that a test sees many threads on any machine.
+    """
+    asked = os.environ.get("SVMCORE_THREADS", "")
+    if asked.isdigit():
+        return max(1, int(asked))
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(int(asked), cores)) if asked.isdigit() else cores
 
 
-_inside = threading.local()
+class _Pool:
+    """The threads of this process, started when first needed, and again in the child of a fork, where none survive."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+        self._inside = threading.local()
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller is one of these threads."""
+        return getattr(self._inside, "pool", False)
+
+    def run(self, work: Callable[[int, int], None], edges: list[int]) -> None:
+        """Call `work` on every range between two edges, and raise the first error."""
+        executor = self._started()
+        futures = [executor.submit(work, *ends) for ends in itertools.pairwise(edges)]
+        for future in futures:
+            future.result()
+
+    def _started(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._executor is None:
+                enter = lambda: setattr(self._inside, "pool", True)  # noqa: E731
+                self._executor = ThreadPoolExecutor(n_threads(), "svmcore", initializer=enter)
+            return self._executor
 
 
-@lru_cache(maxsize=1)
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads(), initializer=lambda: setattr(_inside, "pool", True))
+class _BlasLimit(ContextDecorator):
+    """One limit for all who want it, at any time and on any thread: the first sets it, the last one lifts it.
+
+    Limits that each remember what they found would restore in the wrong order, and leave BLAS at one thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may interrupt its own thread here
+        self._holders = 0
+        self._mine = threading.local()
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._limit is None:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._count(1)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._count(-1)
+            if self._holders == 0:
+                self._lift()
+
+    def _count(self, change: int) -> None:
+        self._holders += change
+        self._mine.holds = getattr(self._mine, "holds", 0) + change
+
+    def _lift(self) -> None:
+        limit, self._limit = self._limit, None
+        if limit is not None:
+            limit.restore_original_limits()
+
+    def before_fork(self) -> None:
+        """No other thread is half way through a change when the process is copied."""
+        self._lock.acquire()
+
+    def in_parent(self) -> None:
+        """After the fork."""
+        self._lock.release()
+
+    def in_child(self) -> None:
+        """After the fork: the other threads are gone, and so is what they hold."""
+        self._lock = threading.RLock()
+        self._holders = getattr(self._mine, "holds", 0)
+        if self._holders == 0:
+            self._lift()
 
 
 @lru_cache(maxsize=1)
@@ -33,28 +114,48 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Hold BLAS to one thread: on small matrices its own threads cost more than they bring."""
-    return _blas().limit(limits=1, user_api="blas")
+_blas_limit = _BlasLimit()
+_pools = [_Pool()]  # the last one is this process's; those before it belong to processes that it was forked from
 
 
-def split_range(n: int, work: Callable[[int, int], None], least: int = 1) -> None:
+def _in_child() -> None:
+    _pools.append(_Pool())  # the old one is kept: to delete it would be to wake threads that are not there
+    _blas_limit.in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_blas_limit.before_fork, after_in_parent=_blas_limit.in_parent, after_in_child=_in_child)
+
+
+def one_blas_thread() -> _BlasLimit:
+    """Hold BLAS to one thread, as a context or a decorator; of several at once, the last one to end lifts it.
+
+    >>> from threadpoolctl import threadpool_info
+    >>> with one_blas_thread():
+    ...     {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+    {1}
+    """
+    return _blas_limit
+
+
+def split_range(n: int, work: Callable[[int, int], None], least: int = 1, grain: int = 1) -> None:
     """Call `work(start, stop)` over 0 ... n, one range per thread, none shorter than about `least`.
 
-    BLAS is held to one thread meanwhile: each range does its own matrix products.
+    Every start is a multiple of `grain`: work that goes by blocks of `grain` from its start does the same blocks on any
+    number of threads, hence gives the same bits. BLAS is held to one thread meanwhile.
 
     >>> done = []
     >>> split_range(10, lambda start, stop: done.append((start, stop)), least=100)
     >>> done
     [(0, 10)]
     """
+    pool = _pools[-1]
     # a range split again inside a thread of the pool would wait for that very thread
-    parts = 1 if getattr(_inside, "pool", False) else max(1, min(n_threads(), n // max(1, least)))
-    if parts == 1:
-        work(0, n)
-        return
-    edges = [n * part // parts for part in range(parts + 1)]
+    parts = 1 if pool.inside else max(1, min(n_threads(), n // max(1, least)))
+    blocks = -(-n // grain)
+    edges = [min(n, grain * (blocks * part // parts)) for part in range(parts + 1)]
     with one_blas_thread():
-        futures = [_pool().submit(work, edges[part], edges[part + 1]) for part in range(parts)]
-        for future in futures:
-            future.result()
+        if parts == 1:
+            work(0, n)
+        else:
+            pool.run(work, edges)

@@ -20,6 +20,7 @@ import dataclasses
 
 import numpy as np
 
+from svmcore._threads import one_blas_thread
 from svmcore.points import Floats
 from svmcore.qp import SignedQP, exact_sum
 from svmcore.sources.base import matvec_and_sizes
@@ -86,6 +87,7 @@ def certify(qp: SignedQP, beta: Floats) -> Certificate:
     return evaluate(qp, beta).certificate
 
 
+@one_blas_thread()
 def evaluate(qp: SignedQP, beta: Floats, resolution: float = 0.0) -> Evaluation:
     """Certificate, outputs, scores and multipliers at `beta` (m,).
 

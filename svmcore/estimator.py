@@ -28,6 +28,7 @@ from svmcore._hooks import Hooks, early_end
 from svmcore._interrupt import stop_on_interrupt
 from svmcore._platt import couple, sigmoid
 from svmcore._sklearn_layout import class_order, from_layout, kernel_of, parameters_of, to_layout
+from svmcore._threads import one_blas_thread
 from svmcore.export import support_codes
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
@@ -430,7 +431,8 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             coef = sparse.csr_matrix(sparse.csr_matrix(sign * model.coef) @ model.support_vectors)
             coef.data.flags.writeable = False
             return coef
-        coef = sign * model.coef @ model.support_vectors
+        with one_blas_thread():
+            coef = sign * model.coef @ model.support_vectors
         coef.flags.writeable = False
         return coef
 

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from svmcore._byte_products import is_fast
 from svmcore._numba import njit
-from svmcore._threads import split_range
+from svmcore._threads import one_blas_thread, split_range
 from svmcore.errors import InvalidProblem
 from svmcore.lattice import Codes, encode, integer_products
 
@@ -110,6 +110,7 @@ class Points:
         return cls._prepare_dense(X, centre, dtype)
 
     @classmethod
+    @one_blas_thread()
     def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
         moments = Moments(np.empty(len(codes.bytes)), np.empty(len(codes.bytes)))
         step = max(1, (1 << 17) // max(1, codes.n_features))

@@ -9,7 +9,6 @@ import dataclasses
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 
 import numpy as np
 
@@ -137,6 +136,7 @@ class _Distinct:
     rows: Rows  # (m, p), or the (m, m) part of a precomputed K
 
 
+@one_blas_thread()
 def train(
     recipe: Recipe,
     X: Rows,
@@ -298,14 +298,16 @@ class _Work:
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
-        rows = np.mean([np.count_nonzero(goal.y) for goal in self.goals])
+        sizes = [int(np.count_nonzero(goal.y)) for goal in self.goals]
+        rows = np.mean(sizes)
+        if isinstance(self.source, PairGrams):
+            jobs = min(jobs, self.source.at_once(max(sizes)))
         if jobs > 1 and rows >= THREADED_ROWS and self.plan == "resident":
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
                 list(pool.map(self._solve_one, range(len(self.goals))))
             return
-        with one_blas_thread() if rows < THREADED_ROWS else nullcontext():
-            for k in range(len(self.goals)):
-                self._solve_one(k)
+        for k in range(len(self.goals)):
+            self._solve_one(k)
 
     def _solve_one(self, k: int) -> None:
         y = self.goals[k].y

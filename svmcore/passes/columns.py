@@ -11,12 +11,12 @@ RANGE = 4096  # entries of the sum that stay in the second-level cache
 
 def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> None:
     """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads."""
-    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=2 * RANGE)
+    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=2 * RANGE, grain=RANGE)
 
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
     """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
-    split_range(len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE)
+    split_range(len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE, grain=RANGE)
 
 
 @njit

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from svmcore._plugins import Plugin
+from svmcore._threads import one_blas_thread
 from svmcore.certificate import Certificate, Evaluation, evaluate
 from svmcore.errors import InputError, Unsupported
 from svmcore.losses import Hinge, Loss, SquaredHinge
@@ -175,6 +176,7 @@ class Solver(Plugin, ABC):
         if len(qp.groups.sums) > 1 and not self.solves.two_groups:
             raise Unsupported(f"solver {self.name!r} takes programs with one equality; smo takes two")
 
+    @one_blas_thread()
     def solve(
         self,
         qp: SignedQP,

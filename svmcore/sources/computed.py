@@ -14,7 +14,7 @@ from svmcore.sources.base import CHUNK, Source
 
 __all__ = ["ComputedColumns"]
 
-BLOCK = 6 * CHUNK  # rows of one block: fixed, so that no value depends on the number of threads
+BLOCK = 6 * CHUNK  # most rows of one matrix product
 
 
 class ComputedColumns(Source):
@@ -54,14 +54,14 @@ class ComputedColumns(Source):
 
     def fill(self, idx: Floats, out: Floats) -> Floats:
         """Write columns `idx` to `out` (len(idx), n), by row ranges on as many threads as BLAS has."""
-        left = self.points.take(np.asarray(idx))
+        left, block = self.points.take(np.asarray(idx)), _block_rows(self.n)
 
         def part(start: int, stop: int) -> None:
-            for lo in range(start, stop, BLOCK):
-                hi = min(lo + BLOCK, stop)
+            for lo in range(start, stop, block):
+                hi = min(lo + block, stop)
                 self.kernel.block(left, self.points.rows(lo, hi), out[:, lo:hi])
 
-        split_range(self.n, part, grain=BLOCK)
+        split_range(self.n, part, least=max(block, 3 * CHUNK), grain=block)
         self.n_computed += len(idx)
         return out
 
@@ -86,3 +86,13 @@ class ComputedColumns(Source):
     def offset(self, coef: Floats) -> float:
         """What centring the kernel has added to the bias."""
         return float(coef @ self.kernel.at_centre(self.points)) if coef.any() else 0.0
+
+
+def _block_rows(n: int) -> int:
+    """Rows of one matrix product of n: at most BLOCK, and a number of blocks that 2, 4 or 8 threads can share alike.
+
+    >>> _block_rows(32_000), _block_rows(6_000), _block_rows(100)
+    (1344, 768, 256)
+    """
+    count = 8 * -(-n // (8 * BLOCK))
+    return max(CHUNK, -(-n // (64 * max(1, count))) * 64)

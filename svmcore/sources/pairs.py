@@ -8,7 +8,7 @@ import numpy as np
 from svmcore._threads import split_range
 from svmcore.points import Floats
 from svmcore.sources.computed import ComputedColumns
-from svmcore.sources.resident import ResidentGram, resident_gram
+from svmcore.sources.resident import ResidentGram, fill_gram
 
 __all__ = ["PairGrams"]
 
@@ -22,8 +22,9 @@ class PairGrams:
     ----------
     source
         Of columns computed from the rows, each class a slice.
-    kept_bytes
-        What the kept blocks may take; those that do not fit are computed again when asked for.
+    limit_bytes
+        What the pairs in use, one a thread, and the kept blocks may take together. Pairs come first; blocks that do not
+        fit beside them are computed again when asked for.
     stop
         Asked between tiles whether to give up.
 
@@ -35,10 +36,10 @@ class PairGrams:
            [3., 9.]])
     """
 
-    def __init__(self, source: ComputedColumns, kept_bytes: int, stop: Callable[[], bool]) -> None:
-        self.source, self.stop = source, stop
-        self._room = kept_bytes
-        self._kept: dict[int, Floats] = {}  # by the first row of a slice
+    def __init__(self, source: ComputedColumns, limit_bytes: int, stop: Callable[[], bool]) -> None:
+        self.source, self.dtype, self.stop = source, source.dtype, stop
+        self.limit_bytes = self._room = limit_bytes
+        self._kept: dict[tuple[int, int], Floats] = {}  # by the first row of a slice and the one after its last
         self._scratch = threading.local()
         self._lock = threading.Lock()  # of several problems on threads: each block is computed and counted once
 
@@ -48,31 +49,43 @@ class PairGrams:
         out = self._memory(n + m)
         for rows, place in ((i, slice(0, n)), (j, slice(n, n + m))):
             with self._lock:
-                own = self._own(rows)
-            if own is None:
+                whole = self._own(rows, out[place, place])
+            if not whole:
                 return None
-            out[place, place] = own
         self._between(i, j, out[:n, n:], out[n:, :n])
         return None if self.stop() else ResidentGram(out, self.source.take(np.r_[i, j]))
 
+    def at_once(self, q: int) -> int:
+        """How many pairs of q rows fit into the limit, at least one."""
+        return max(1, self.limit_bytes // (q * q * self.dtype.itemsize))
+
     def _memory(self, q: int) -> Floats:
         """A (q, q) array in memory that each thread uses again for its next pair."""
-        memory = getattr(self._scratch, "memory", None)
-        if memory is None or len(memory) < q * q:
-            self._scratch.memory = memory = np.empty(q * q, self.source.dtype)
+        memory = getattr(self._scratch, "memory", np.empty(0, self.dtype))
+        if len(memory) < q * q:
+            with self._lock:
+                self._reserve(q * q * self.dtype.itemsize - memory.nbytes)
+            self._scratch.memory = memory = np.empty(q * q, self.dtype)
         return memory[: q * q].reshape(q, q)
 
-    def _own(self, rows: slice) -> Floats | None:
-        """K of the rows in one slice."""
-        if rows.start in self._kept:
-            return self._kept[rows.start]
-        gram = resident_gram(self.source.take(np.arange(rows.start, rows.stop)), self.stop)
-        if gram is None:
-            return None
-        if gram.matrix.nbytes <= self._room:
-            self._room -= gram.matrix.nbytes
-            self._kept[rows.start] = gram.matrix
-        return gram.matrix
+    def _reserve(self, n_bytes: int) -> None:
+        """Take bytes for a pair: kept blocks make room."""
+        self._room -= n_bytes
+        while self._room < 0 and self._kept:
+            self._room += self._kept.popitem()[1].nbytes
+
+    def _own(self, rows: slice, out: Floats) -> bool:
+        """Write K of the rows in one slice to `out`; False if asked to stop."""
+        key = rows.start, rows.stop
+        if key in self._kept:
+            out[...] = self._kept[key]
+            return True
+        if not fill_gram(self.source.kernel, self.source.points.take(rows), out, self.stop):
+            return False
+        if out.nbytes <= self._room:
+            self._room -= out.nbytes
+            self._kept[key] = out.copy()
+        return True
 
     def _between(self, i: slice, j: slice, upper: Floats, lower: Floats) -> None:
         """Write K of the rows `i` against the rows `j` to `upper`, and its mirror image to `lower`."""
@@ -88,4 +101,4 @@ class PairGrams:
                     self.source.kernel.block(left.take(rows), right.take(columns), tile)
                     lower[columns, rows] = tile.T
 
-        split_range(len(left), part, least=TILE)
+        split_range(len(left), part, least=TILE, grain=TILE)

@@ -16,7 +16,7 @@ from svmcore.sources.base import Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 
-__all__ = ["ResidentGram", "resident_gram"]
+__all__ = ["ResidentGram", "fill_gram", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
 SQUARE = 16  # side of what is turned at once
@@ -107,8 +107,13 @@ def resident_gram(source: ComputedColumns, stop: Callable[[], bool] | None = Non
     array([[1., 2.],
            [2., 4.]])
     """
-    kernel, points, n = source.kernel, source.points, source.n
-    K = np.empty((n, n), source.dtype)
+    K = np.empty((source.n, source.n), source.dtype)
+    return ResidentGram(K, source) if fill_gram(source.kernel, source.points, K, stop) else None
+
+
+def fill_gram(kernel: Kernel, points: Points, K: Floats, stop: Callable[[], bool] | None = None) -> bool:
+    """K of prepared rows into `K` (n, n), which may be part of a larger matrix; False if stopped before the end."""
+    n = len(points)
     edges = list(range(0, n, TILE))
     tiles = [(i, j) for i in edges for j in edges if j >= i]
     stopped: list[bool] = []
@@ -122,7 +127,7 @@ def resident_gram(source: ComputedColumns, stop: Callable[[], bool] | None = Non
             _fill_pair(kernel, points, i, j, K, scratch)
 
     split_range(len(tiles), part)
-    return None if stopped else ResidentGram(K, source)
+    return not stopped
 
 
 def _fill_pair(kernel: Kernel, points: Points, i: int, j: int, K: Floats, scratch: Floats) -> None:
