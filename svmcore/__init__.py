@@ -1,4 +1,4 @@
-"""The mathematics of one SVM training problem: kernels, columns, solvers, certificates, models.
+"""The mathematics of SVM training: kernels, columns, solvers, certificates, models.
 
 NumPy and Numba, nothing else: no cluster, no storage, no configuration library.
 
@@ -6,14 +6,13 @@ NumPy and Numba, nothing else: no cluster, no storage, no configuration library.
 >>> import svmcore
 >>> X, y = np.array([[0.0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]]), np.array([-1, 1, -1, -1, 1])
 >>> kernel = svmcore.Linear()
->>> problem = svmcore.Problem(svmcore.ResidentGram(kernel(X, X)), y, C=np.inf)
->>> solution = svmcore.SMO().solve(problem)
->>> solution.alpha, solution.bias, str(solution.status)
-(array([0.25, 0.25, 0.  , 0.  , 0.  ]), -1.0, 'converged')
+>>> program = svmcore.classification(svmcore.ResidentGram(kernel(X, X)), y, C=np.inf)
+>>> solution = svmcore.SMO().solve(program)
+>>> solution.beta, solution.bias, str(solution.status)
+(array([-0.25,  0.25,  0.  ,  0.  ,  0.  ]), -1.0, 'converged')
 """
 
 from svmcore.certificate import Certificate, certify
-from svmcore.sources import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
 from svmcore.errors import InputError, InvalidProblem, MemoryLimit, SVMError, UnknownPlugin, Unsupported
 from svmcore.kernels import (
     RBF,
@@ -32,24 +31,27 @@ from svmcore.model import Model, assemble
 from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
 from svmcore.points import Points
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias, Groups, SignedQP
 from svmcore.rows import Merged, merge_rows
 from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
+from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
+from svmcore.tasks import SVC, Task, classification
 
 __all__ = [
     "RBF",
     "SMO",
+    "SVC",
     "Bias",
     "CachedColumns",
     "Certificate",
     "ComputedColumns",
     "Conformal",
+    "Groups",
     "Hinge",
     "InputError",
     "InvalidProblem",
     "Kernel",
-    "KernelColumns",
     "Linear",
     "Loss",
     "MemoryLimit",
@@ -59,23 +61,26 @@ __all__ = [
     "Points",
     "Polynomial",
     "Precomputed",
-    "Problem",
     "Product",
     "Progress",
     "ResidentGram",
     "SVMError",
     "Scaled",
+    "SignedQP",
     "Solution",
     "Solver",
+    "Source",
     "SquaredHinge",
     "Status",
     "Sum",
     "Tanh",
     "Target",
+    "Task",
     "UnknownPlugin",
     "Unsupported",
     "assemble",
     "certify",
+    "classification",
     "merge_rows",
     "targets",
 ]

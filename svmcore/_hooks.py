@@ -6,7 +6,7 @@ from typing import Any
 
 from svmcore.monitor import Progress
 from svmcore.solution import Solution, Status
-from svmcore.training import Control
+from svmcore.train import Control
 
 __all__ = ["Hooks", "early_end"]
 

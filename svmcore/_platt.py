@@ -14,7 +14,7 @@ import numpy as np
 
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.problem import Problem
+from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
 
 __all__ = ["couple", "fit_sigmoid", "held_out_decisions", "sigmoid"]
@@ -74,17 +74,15 @@ def fit_sigmoid(decision: Floats, positive: Floats) -> tuple[float, float]:
 
 
 def held_out_decisions(
-    problem: Problem, inverse: Floats, weights: Floats, solver: Solver, rng: np.random.Generator
+    qp: SignedQP, inverse: Floats, weights: Floats, solver: Solver, rng: np.random.Generator
 ) -> Floats:
-    """Decision values (n,) of the original rows of `problem`, each from a model that has not seen the row.
+    """Decision values (n,) of the original rows of a classifier's program, each from a model that has not seen the row.
 
-    Original row t is variable `inverse[t]` of the problem, with the share `weights[t]` of its C: a fold is a box.
-    A training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
+    Original row t is variable `inverse[t]`, with the share `weights[t]` of its box and ridge: a fold is a box. A training
+    part of one class alone gives its sign, an empty one 0, as in LIBSVM.
     """
     n = len(inverse)
     order = rng.permutation(n)
-    whole = np.bincount(inverse, weights=weights, minlength=problem.n)
-    C = np.asarray(problem.C)
     decision = np.empty(n)
     for fold in range(FOLDS):
         held = order[fold * n // FOLDS : (fold + 1) * n // FOLDS]
@@ -92,15 +90,23 @@ def held_out_decisions(
             continue
         left = np.ones(n, dtype=bool)
         left[held] = False
-        part = np.bincount(inverse[left], weights=weights[left], minlength=problem.n)
-        signs = problem.y[part > 0]
+        whole = np.bincount(inverse, weights=weights, minlength=qp.m)
+        part = np.bincount(inverse[left], weights=weights[left], minlength=qp.m)
+        signs = np.sign(qp.p[part > 0])
         if len(set(signs.tolist())) < 2:
             decision[held] = signs[0] if len(signs) else 0.0
             continue
-        training = dataclasses.replace(problem, C=np.where(part > 0, C * (part / whole), 0.0))
-        solution = solver.solve(training, monitor=Monitor(warn=False))
+        solution = solver.solve(_scaled(qp, part / whole), monitor=Monitor(warn=False))
         decision[held] = solution.decision[inverse[held]]
     return decision
+
+
+def _scaled(qp: SignedQP, share: Floats) -> SignedQP:
+    """The program with C_i times share_i (m,): hinge boxes shrink, the ridge of the squared hinge grows."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        lo, hi = (np.where(share > 0, np.where(np.isinf(end), end, end * share), 0.0) for end in (qp.lo, qp.hi))
+        ridge = np.where(share > 0, qp.ridge / share, 0.0)
+    return dataclasses.replace(qp, lo=lo, hi=hi, ridge=ridge)
 
 
 def couple(pairwise: Floats, n_classes: int) -> Floats:

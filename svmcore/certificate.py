@@ -146,7 +146,7 @@ class _Outputs:
 
     @property
     def scores(self) -> Floats:
-        """s (m,) of the variables."""
+        """S (m,) of the variables."""
         qp = self.qp
         return qp.p - qp.at_variables(self.values) - qp.ridge * self.beta
 

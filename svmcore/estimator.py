@@ -38,7 +38,7 @@ from svmcore.multiclass import vote
 from svmcore.points import Floats
 from svmcore.solution import Status
 from svmcore.solvers import Solver
-from svmcore.training import Recipe, Training, train
+from svmcore.train import Recipe, Training, train
 
 try:
     from sklearn.callback import CallbackSupportMixin

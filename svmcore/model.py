@@ -11,7 +11,7 @@ from svmcore._threads import one_blas_thread, split_range
 from svmcore.errors import InputError
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
-from svmcore.multiclass import Target, vote
+from svmcore.multiclass import vote
 from svmcore.points import Floats, Points, Rows
 from svmcore.solution import Solution
 
@@ -92,7 +92,6 @@ def assemble(
     kernel: Kernel,
     X: Rows,
     solutions: Sequence[Solution],
-    targets: Sequence[Target],
     classes: Floats,
     scheme: str = "ovr",
 ) -> tuple[Model, Floats]:
@@ -103,7 +102,7 @@ def assemble(
     (Model, support)
         `support` (m,): which rows of `X` became support vectors, ascending.
     """
-    coef = np.array([s.alpha * t.y for s, t in zip(solutions, targets, strict=True)])
+    coef = np.array([s.beta for s in solutions])
     support = np.flatnonzero((coef != 0).any(axis=0))
     rows = Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
     bias = np.array([s.bias for s in solutions])

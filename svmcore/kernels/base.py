@@ -32,6 +32,20 @@ class Kernel(Plugin, ABC):
     """
 
     psd: ClassVar[bool] = True
+    is_linear = False
+    is_centred = False
+
+    def centred(self):
+        return self
+
+    def at_centre(self, points):
+        return np.zeros(len(points))
+
+    def rounding(self, P, Q, dtype):
+        from types import SimpleNamespace
+
+        return SimpleNamespace(relative=3e-6 if dtype == np.float32 else 1e-15, absolute=0.0)
+
     example: ClassVar[dict[str, Any]] = {}
 
     @abstractmethod

@@ -16,7 +16,9 @@ def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> N
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
     """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
-    split_range(len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE, grain=RANGE)
+    split_range(
+        len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE, grain=RANGE
+    )
 
 
 @njit

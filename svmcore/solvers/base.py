@@ -16,7 +16,7 @@ import numpy as np
 
 from svmcore._plugins import Plugin
 from svmcore._threads import one_blas_thread
-from svmcore.certificate import Certificate, Evaluation, evaluate
+from svmcore.certificate import Evaluation, evaluate
 from svmcore.errors import InputError, Unsupported
 from svmcore.losses import Hinge, Loss, SquaredHinge
 from svmcore.monitor import Monitor
@@ -170,7 +170,9 @@ class Solver(Plugin, ABC):
         bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
         self.admits(loss, bias, None, bool(qp.unbounded.any()))
         if self.solves.psd_only and not qp.source.psd:
-            raise Unsupported(f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be")
+            raise Unsupported(
+                f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be"
+            )
         if qp.rows is not None and not self.solves.shared_rows:
             raise Unsupported(f"solver {self.name!r} needs one variable per row; smo takes several")
         if len(qp.groups.sums) > 1 and not self.solves.two_groups:
@@ -286,7 +288,11 @@ class Solver(Plugin, ABC):
         if outcome.status is not Status.CONVERGED and self.solves.certifies:
             gap, remedy = found.certificate.kkt_gap, ""
             if outcome.status is Status.STALLED:
-                remedy = "; float64 cannot tell more: scale the data" if found.certificate.uncertainty > 0.02 * self.tol else ""
+                remedy = (
+                    "; float64 cannot tell more: scale the data"
+                    if found.certificate.uncertainty > 0.02 * self.tol
+                    else ""
+                )
             warnings.warn(
                 f"solver {self.name!r} ended {outcome.status} with a KKT gap of {gap:.3g}, tol {self.tol:g}{remedy}",
                 ConvergenceWarning,

@@ -93,7 +93,7 @@ class _Primal:
         self.weight = np.divide(1.0, qp.ridge, out=np.zeros(qp.m), where=self.used)  # 2 C
 
     def residual(self, at: Iterate) -> Floats:
-        """sign (p - f) (m,): above 0 it costs a loss."""
+        """Sign (p - f) (m,): above 0 it costs a loss."""
         return self.sign * (self.qp.p - at.outputs - at.bias)
 
     def short(self, at: Iterate) -> Floats:

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from svmcore.errors import InputError
 from svmcore.monitor import Monitor
 from svmcore.passes.pairs import solve_box, solve_pairs
 from svmcore.passes.working_set import place_strip

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel
-from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats, Points
 from svmcore.sources.base import Lookup, Source
 from svmcore.sources.cached import CachedColumns

@@ -14,29 +14,29 @@ import numpy as np
 
 from svmcore._platt import fit_sigmoid, held_out_decisions
 from svmcore._threads import n_threads, one_blas_thread
-from svmcore.sources import CachedColumns, ComputedColumns, KernelColumns, ResidentGram
+from svmcore.distinct import Distinct, distinct_rows
 from svmcore.errors import InvalidProblem
-from svmcore.gram import resident_gram
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
+from svmcore.kernels.exact import ExactKernel
 from svmcore.losses import Hinge, Loss
 from svmcore.model import Model
 from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
-from svmcore.pair_grams import PairGrams
 from svmcore.plan import Plan, choose_plan
 from svmcore.points import Floats, Points, Rows
-from svmcore.problem import Problem
-from svmcore.rows import Merged, merge_rows
+from svmcore.qp import SignedQP
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
+from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
+from svmcore.squares import give_back
+from svmcore.tasks import SVC
 
-__all__ = ["Control", "Recipe", "Training", "merge_precomputed", "train"]
+__all__ = ["Control", "Recipe", "Training", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
-NOTHING = 1e-13  # a coefficient this far below the largest is what rounding left of 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,18 +124,6 @@ class Training:
     plan: Plan
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Distinct:
-    """The distinct rows of positive weight, in canonical order."""
-
-    kept: Floats  # (n_kept,) original rows of positive weight
-    merged: Merged  # of the kept rows
-    weights: Floats  # (n_kept,)
-    total: Floats  # (m,) weight of each distinct row
-    codes: Floats  # (m,)
-    rows: Rows  # (m, p), or the (m, m) part of a precomputed K
-
-
 @one_blas_thread()
 def train(
     recipe: Recipe,
@@ -154,10 +142,10 @@ def train(
         If fewer than two classes have a row of positive weight.
     """
     control = control or Control()
-    distinct = _distinct_rows(recipe, X, np.asarray(codes), weights, grouped=recipe.scheme == "ovo")
+    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.scheme == "ovo")
     if len(np.unique(distinct.codes)) < len(classes):
         raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
-    variance = _variance(recipe.kernel, distinct)
+    variance = distinct.variance(recipe.kernel)
     if not np.isfinite(variance):
         raise InvalidProblem(
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
@@ -165,94 +153,19 @@ def train(
     kernel = recipe.kernel.resolved(X.shape[1], variance)
     recipe = dataclasses.replace(recipe, kernel=kernel)
     goals = targets(distinct.codes, len(classes), recipe.scheme)
-    work = _Work(recipe, distinct, goals, control, None if start is None else _merged_start(distinct, start))
-    work.solve()
+    work = _Work(recipe, distinct, goals, control, None if start is None else distinct.at_distinct(start))
+    try:
+        work.solve()
+    finally:
+        give_back()
     return _training(work, X, classes)
-
-
-def _distinct_rows(recipe: Recipe, X: Rows, codes: Floats, weights: Floats | None, grouped: bool) -> _Distinct:
-    """Merge identical rows of positive weight; `grouped` puts each class together, so that a pair is two slices."""
-    weights = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
-    kept = np.flatnonzero(weights > 0)
-    whole = len(kept) == len(codes)
-    codes, weights = codes[kept], weights[kept]
-    if len(np.unique(codes)) < 2:
-        least = (
-            "all samples with positive weights belong to the same class"
-            if len(kept)
-            else ("all samples have zero or negative weights")
-        )
-        raise InvalidProblem(f"Invalid input - {least}.")
-    precomputed = isinstance(recipe.kernel, Precomputed)
-    if not whole:
-        X = X[np.ix_(kept, kept)] if precomputed else X[kept]
-    merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
-    if grouped:
-        merged = _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
-    rows = X[np.ix_(merged.first, merged.first)] if precomputed else X[merged.first]
-    total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
-    return _Distinct(kept, merged, weights, total, codes[merged.first], rows)
-
-
-def _reordered(merged: Merged, order: Floats) -> Merged:
-    """The distinct rows in another order (m,)."""
-    position = np.empty_like(order)
-    position[order] = np.arange(len(order))
-    return Merged(merged.first[order], merged.counts[order], position[merged.inverse])
-
-
-def merge_precomputed(K: Floats, codes: Floats) -> Merged:
-    """Merge identical rows of a precomputed K (n, n); their order depends on the values of K alone.
-
-    Copies of a row are copies of a column too, so content is compared on the distinct rows and columns, and a row is
-    ranked by the sum of the hashes of its entries, which no order of the columns changes.
-    """
-    merged = merge_rows(K, codes)
-    if len(merged.first) < len(K) and not np.array_equal(K[:, merged.first][:, merged.inverse], K):
-        return Merged(np.arange(len(K)), np.ones(len(K), dtype=np.int64), np.arange(len(K)))
-    rank = np.lexsort((codes[merged.first], _unordered_hash(K[np.ix_(merged.first, merged.first)])))
-    return _reordered(merged, rank)
-
-
-def _unordered_hash(K: Floats) -> Floats:
-    """Hash (n,) of the multiset of entries in each row."""
-    bits = np.ascontiguousarray(K, dtype=np.float64).view(np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (bits ^ (bits >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        return np.asarray((mixed ^ (mixed >> np.uint64(32))).sum(axis=1, dtype=np.uint64))
-
-
-def _variance(kernel: Kernel, distinct: _Distinct) -> float:
-    """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
-    if isinstance(kernel, Precomputed) or "scale" not in repr(kernel):
-        return 1.0
-    X, weight = distinct.rows, distinct.total
-    n_entries = float(weight.sum()) * X.shape[1]
-    if not hasattr(X, "tocsr"):
-        mean = float(weight @ X.sum(axis=1, dtype=np.float64)) / n_entries
-        step = max(1, (1 << 19) // max(1, X.shape[1]))
-        squares = np.empty(len(X))
-        for i in range(0, len(X), step):
-            centred = X[i : i + step] - np.float64(mean)
-            np.einsum("ij,ij->i", centred, centred, out=squares[i : i + step])
-        return float(weight @ squares) / n_entries
-    values = X.astype(np.float64)
-    mean = float(weight @ np.asarray(values.sum(axis=1)).ravel()) / n_entries
-    return float(weight @ np.asarray(values.multiply(values).sum(axis=1)).ravel()) / n_entries - mean**2
-
-
-def _merged_start(distinct: _Distinct, start: Floats) -> Floats:
-    """Coefficients (k, m) of the distinct rows from those of all rows, (k, n)."""
-    m = len(distinct.total)
-    return np.array([np.bincount(distinct.merged.inverse, weights=row[distinct.kept], minlength=m) for row in start])
 
 
 class _Work:
     """The problems of one training set and the source of K they share."""
 
     def __init__(
-        self, recipe: Recipe, distinct: _Distinct, goals: list[Target], control: Control, start: Floats | None
+        self, recipe: Recipe, distinct: Distinct, goals: list[Target], control: Control, start: Floats | None
     ) -> None:
         self.recipe, self.distinct, self.goals = recipe, distinct, goals
         self.control, self.start = control, start
@@ -273,27 +186,29 @@ class _Work:
         inverse, weights = self.distinct.merged.inverse, self.distinct.weights
         return self.cost[self.distinct.codes[inverse[copies]]] * weights[copies]
 
-    def _open(self) -> tuple[Plan, KernelColumns | PairGrams]:
-        kernel, rows = self.recipe.kernel, self.distinct.rows
-        if isinstance(kernel, Precomputed):
+    def _open(self) -> tuple[Plan, Source | PairGrams]:
+        rows = self.distinct.rows
+        if isinstance(self.recipe.kernel, Precomputed):
             return "resident", ResidentGram(np.asarray(rows, dtype=self.dtype))
         if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
             rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
-        points = Points.for_gram(rows, self.dtype)
-        plan = self._plan(len(points), len(self.goals))
+        computed = self._computed(rows)
+        plan = self._plan(computed.n, len(self.goals))
         if self.pairs:
-            return plan, PairGrams(kernel, points, self.dtype, self.recipe.cache_bytes, self.control.stops)
+            return plan, PairGrams(computed, self.recipe.cache_bytes, self.control.stops)
         if plan == "resident":
-            gram = resident_gram(kernel, points, self.dtype, self.control.stops)
+            gram = resident_gram(computed, self.control.stops)
             if gram is not None:
                 return plan, gram
-        return "columns", self._cached(points)
+        return "columns", CachedColumns(computed, self.recipe.cache_bytes)
+
+    def _computed(self, rows: Rows) -> ComputedColumns:
+        """K of the rows, centred: the programs here have all sums 0, so that it is the same program."""
+        kernel = self.recipe.kernel.centred()
+        return ComputedColumns(kernel, Points.for_gram(rows, self.dtype), self.dtype, ExactKernel(kernel, rows))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
         return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
-
-    def _cached(self, points: Points) -> CachedColumns:
-        return CachedColumns(ComputedColumns(self.recipe.kernel, points, self.dtype), self.recipe.cache_bytes)
 
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
@@ -312,18 +227,16 @@ class _Work:
     def _solve_one(self, k: int) -> None:
         y = self.goals[k].y
         rows = np.flatnonzero(y)
-        problem = Problem(self._columns(k, rows), y[rows], self.C[rows], self.recipe.loss, psd=self.recipe.kernel.psd)
-        alpha = None if self.start is None else self.start[k, rows] * y[rows]
-        monitor = self.control.monitor(k)
-        self.solutions[k] = self.recipe.solver.solve(problem, alpha, monitor)
-        alpha = self.solutions[k].alpha
-        self.coef[k, rows] = np.where(alpha > NOTHING * alpha.max(initial=0.0), alpha * problem.y, 0.0)
+        qp = SVC(self.recipe.loss).program(self._source(k, rows), y[rows], self.C[rows])
+        start = None if self.start is None else self.start[k, rows]
+        self.solutions[k] = self.recipe.solver.solve(qp, start, self.control.monitor(k))
+        self.coef[k, rows] = self.solutions[k].beta
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
-            self.sigmoids[k] = self._sigmoid(k, problem, rows)
+            self.sigmoids[k] = self._sigmoid(k, qp, rows)
 
-    def _sigmoid(self, k: int, problem: Problem, rows: Floats) -> tuple[float, float]:
+    def _sigmoid(self, k: int, qp: SignedQP, rows: Floats) -> tuple[float, float]:
         """Platt's A and B from five folds over the original rows of the problem."""
         place = np.full(len(self.C), -1)
         place[rows] = np.arange(len(rows))
@@ -331,10 +244,10 @@ class _Work:
         members = inverse >= 0
         inverse, weights = inverse[members], self.distinct.weights[members]
         rng = np.random.default_rng([self.recipe.seed or 0, k])
-        decision = held_out_decisions(problem, inverse, weights, self.recipe.solver, rng)
-        return fit_sigmoid(decision, problem.y[inverse] > 0)
+        decision = held_out_decisions(qp, inverse, weights, self.recipe.solver, rng)
+        return fit_sigmoid(decision, qp.p[inverse] > 0)
 
-    def _columns(self, k: int, rows: Floats) -> KernelColumns:
+    def _source(self, k: int, rows: Floats) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
         if self.pairs and isinstance(self.source, ResidentGram):
             return self.source.take(rows)
@@ -346,7 +259,7 @@ class _Work:
             gram = self.source.pair(i, j)
             if gram is not None:
                 return gram
-        return self._cached(self.source.points.take(rows))
+        return CachedColumns(self.source.source.take(rows), self.recipe.cache_bytes)
 
 
 def _training(work: _Work, X: Rows, classes: Floats) -> Training:
