@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from svmcore.errors import Unsupported
-from svmcore.passes.columns import add_columns, add_columns_and_sizes
+from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_compensated
 from svmcore.points import Floats
 
 if TYPE_CHECKING:
     from svmcore.kernels.exact import ExactKernel
 
-__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes"]
+__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
 
@@ -108,7 +108,7 @@ class Source(ABC):
         return 0.0
 
     def kept(self, limit_bytes: int) -> Self:
-        """This source, or a cache of at most so many bytes over one that keeps nothing."""
+        """Itself, or a cache of at most so many bytes over one that keeps nothing."""
         if self.keeps:
             return self
         from svmcore.sources.cached import CachedColumns
@@ -130,6 +130,14 @@ def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     for matrix, rows, weights in _used_columns(source, coef):
         add_columns_and_sizes(matrix, rows, weights, out, sizes)
     return out, sizes
+
+
+def matvec_compensated(source: Source, coef: Floats) -> Floats:
+    """K @ coef (n,) as if summed in twice the digits: products are rounded once, their sum hardly."""
+    out, rest = np.zeros(source.n), np.zeros(source.n)
+    for matrix, rows, weights in _used_columns(source, coef):
+        add_columns_compensated(matrix, rows, weights, out, rest)
+    return out + rest
 
 
 def _used_columns(source: Source, coef: Floats):  # type: ignore[no-untyped-def]

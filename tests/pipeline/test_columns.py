@@ -3,11 +3,11 @@ import signal
 
 import numpy as np
 import pytest
+from svmcore.columns import CachedColumns, KernelColumns
 
 from pipeline import columns
 from pipeline.columns import WorkerColumns
 from pipeline.workers import InlineWorkers
-from svmcore.columns import CachedColumns, KernelColumns
 from svmcore.kernels import RBF, Linear
 
 KERNEL = RBF(gamma=0.1)
