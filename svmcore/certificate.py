@@ -140,9 +140,11 @@ class _Outputs:
         """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
         terms = terms or (1.0 if self._direct else len(self.support) / 8.0 + 8.0)
         errors = EPS * terms * self.sizes
-        if rounding is not None:
-            errors += rounding.relative * self.sizes + rounding.absolute * self.length
-        return errors
+        if rounding is None:
+            return errors
+        if not np.isfinite(rounding.relative):  # a kernel that does not say
+            return np.full_like(errors, np.inf)
+        return errors + rounding.relative * self.sizes + rounding.absolute * self.length
 
     @property
     def scores(self) -> Floats:

@@ -9,6 +9,7 @@ are CSR, which cannot be centred; their inner products accumulate in float64 ins
 """
 
 import dataclasses
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from svmcore._threads import one_blas_thread, split_range
 from svmcore.errors import InvalidProblem
 from svmcore.lattice import Codes, encode, integer_products
 
-__all__ = ["Floats", "Moments", "Points", "Rows", "inner_products"]
+__all__ = ["Extent", "Floats", "Moments", "Points", "Rows", "check_fit", "inner_products"]
 
 Floats: TypeAlias = NDArray[Any]
 Rows: TypeAlias = Any  # an (n, p) array or a scipy CSR matrix: scipy ships no types
@@ -45,6 +46,13 @@ class Moments(NamedTuple):
         return self.norm2 + 2.0 * self.offset
 
 
+class Extent(NamedTuple):
+    """How far rows reach: what bounds the rounding of their kernel values."""
+
+    norm2: float  # the largest ||u||^2, about the centre
+    square: float  # the largest x'x, about the origin
+
+
 @dataclasses.dataclass(frozen=True)
 class Points:
     """n rows of p features, ready for `Kernel.block`.
@@ -57,11 +65,15 @@ class Points:
         Squared norms and offsets (n,), float64.
     centre
         (p,) float64, or (0,) for CSR rows. Two `Points` fit together only with the same centre.
+    whole
+        Of parts: how far all the rows reach that these were taken from, so that a value does not depend on which other
+        rows are asked for with it.
     """
 
     values: Rows
     moments: Moments
     centre: Floats
+    whole: Extent | None = None
 
     @classmethod
     def prepare(cls, X: Rows, centre: Floats | None = None, dtype: DTypeLike = np.float32) -> "Points":
@@ -175,11 +187,18 @@ class Points:
 
     def take(self, idx: Any) -> "Points":
         """Rows `idx` (an index array or a slice), with their norms; a slice of dense rows copies nothing."""
-        return Points(self.values[idx], Moments(self.moments.norm2[idx], self.moments.offset[idx]), self.centre)
+        moments = Moments(self.moments.norm2[idx], self.moments.offset[idx])
+        return Points(self.values[idx], moments, self.centre, self.extent)
 
     def rows(self, start: int, stop: int) -> "Points":
         """Rows start ... stop - 1."""
         return self.take(slice(start, stop))
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The largest norms of all the rows that these are part of."""
+        norm2, square = self.moments.norm2, self.moments.square
+        return self.whole or Extent(float(norm2.max(initial=0.0)), float(square.max(initial=0.0)))
 
     @property
     def origin_values(self) -> Rows:
@@ -195,13 +214,9 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     Raises
     ------
     InvalidProblem
-        If the two sides differ in width, form or centre.
+        If the two sides differ in width, form, centre or step.
     """
-    if P.n_features != Q.n_features or P.form != Q.form:
-        raise InvalidProblem(
-            f"both sides of a kernel block need the same features; given {P.n_features} "
-            f"({P.form}) and {Q.n_features} ({Q.form})"
-        )
+    check_fit(P, Q)
     if P.on_lattice:
         return np.multiply(integer_products(P.values, Q.values), P.values.step**2, out=out)
     if P.is_sparse:
@@ -212,6 +227,23 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     if out is None:
         return P.values @ Q.values.T
     return np.matmul(P.values, Q.values.T, out=out)
+
+
+def check_fit(P: Points, Q: Points) -> None:
+    """Refuse two sides of a block whose products mean nothing: other features, another form, centre or step."""
+    if P.n_features != Q.n_features or P.form != Q.form:
+        raise InvalidProblem(
+            f"both sides of a kernel block need the same features; given {P.n_features} "
+            f"({P.form}) and {Q.n_features} ({Q.form})"
+        )
+    if P.centre is not Q.centre and not np.array_equal(P.centre, Q.centre):
+        raise InvalidProblem(
+            "both sides of a kernel block need the same centre; prepare one side with the centre of the other"
+        )
+    if P.on_lattice and P.values.step != Q.values.step:
+        raise InvalidProblem(
+            f"both sides of a kernel block need the same lattice; given steps {P.values.step!r} and {Q.values.step!r}"
+        )
 
 
 def _as_dense(X: Rows) -> Floats:

@@ -15,9 +15,11 @@ from numba.extending import intrinsic
 from svmcore._numba import njit_fused
 from svmcore.points import Floats, Moments
 
-__all__ = ["exp_of_differences", "exp_of_distances", "exp_pass", "float64_pass"]
+__all__ = ["EXP_FLOAT32", "LARGEST_FLOAT32", "exp_of_differences", "exp_of_distances", "exp_pass", "float64_pass"]
 
 STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
+EXP_FLOAT32 = 1.5 * 2.0**-24  # bound of the relative error of `_exp`: 1.432 units over all float32 from -87 to 0
+LARGEST_FLOAT32 = 1e37  # of a factor that may still be cast to float32 and multiplied
 LINE, LANES = 64, 16  # bytes and float32 values of a cache line
 
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from svmcore.kernels._passes import float64_pass
 from svmcore.kernels.base import InnerProductKernel
+from svmcore.kernels.rounding import Errors, Rounding
 from svmcore.points import Floats, Moments
 
 __all__ = ["Linear"]
@@ -29,3 +30,11 @@ class Linear(InnerProductKernel):
     def from_moments(self, x: Moments) -> Floats:
         """X'x (n,)."""
         return x.square
+
+    def largest(self, errors: Errors) -> float:
+        """||x|| ||z||."""
+        return errors.largest_inner
+
+    def rounding_of(self, errors: Errors) -> Rounding:
+        """That of x'z, and of its store."""
+        return Rounding(errors.store, errors.inner * (1.0 + errors.store) + errors.least)

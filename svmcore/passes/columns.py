@@ -16,9 +16,14 @@ def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> N
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
     """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
-    split_range(
-        len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE, grain=RANGE
-    )
+    work = lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi)  # noqa: E731
+    split_range(len(out), work, least=2 * RANGE, grain=RANGE)
+
+
+def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: Floats, rest: Floats) -> None:
+    """Out + rest += sum_r weights[r] matrix[rows[r]], what each addition rounds away being kept in `rest`."""
+    work = lambda lo, hi: _add_compensated(matrix, rows, weights, out, rest, lo, hi)  # noqa: E731
+    split_range(len(out), work, least=2 * RANGE, grain=RANGE)
 
 
 @njit
