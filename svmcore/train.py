@@ -24,7 +24,7 @@ from svmcore.model import Model
 from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
 from svmcore.plan import Plan, choose_plan
-from svmcore.points import Floats, Points, Rows
+from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver

@@ -122,10 +122,7 @@ def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi):  # type: igno
     ahead, behind = min(grow_i, shrink_j), min(shrink_i, grow_j)
     eta = scale - 2.0 * K_ij
     eta = (0.0 if abs(eta) <= TAU * abs(scale) else eta) + ridge
-    if eta > 0.0:
-        t = min(max(difference / eta, -behind), ahead)
-    else:
-        t = _better_end(ahead, behind, eta, difference)
+    t = min(max(difference / eta, -behind), ahead) if eta > 0.0 else _better_end(ahead, behind, eta, difference)
     if abs(t) == np.inf:
         far = _far(beta)
         beta[i] += far if t > 0.0 else -far
@@ -168,10 +165,9 @@ def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyp
     Without curvature, or with a negative one, the best is the end of the box towards which the score points.
     """
     ahead, behind = hi[i] - beta[i], beta[i] - lo[i]
+    step = ahead if score > 0.0 else -behind
     if curvature > 0.0:
         step = min(max(score / curvature, -behind), ahead)
-    else:
-        step = ahead if score > 0.0 else -behind
     if np.isinf(step):
         beta[i] += _far(beta) if step > 0.0 else -_far(beta)
     if np.isinf(step) or step == 0.0:
