@@ -55,6 +55,11 @@ class Monitor:
         """Seconds since the start."""
         return time.perf_counter() - self._started
 
+    @property
+    def last_gap(self) -> float:
+        """The KKT gap that was recorded last, inf before any."""
+        return self.history[-1].kkt_gap if self.history else float("inf")
+
     def stops(self, n_iter: int, kkt_gap: float) -> Status | None:
         """Record progress; return the Status to end with, or None to go on."""
         now = Progress(self.seconds, int(n_iter), float(kkt_gap))

@@ -19,13 +19,14 @@ from svmcore.errors import InvalidProblem
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.kernels.precomputed import is_psd
 from svmcore.losses import Hinge, Loss
 from svmcore.model import Model
 from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
 from svmcore.plan import Plan, choose_plan
 from svmcore.points import Floats, Rows
-from svmcore.qp import SignedQP
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
@@ -36,6 +37,7 @@ __all__ = ["Control", "Recipe", "Training", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
+PSD_ROWS = 4096  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 
@@ -152,6 +154,8 @@ def train(
         )
     kernel = recipe.kernel.resolved(X.shape[1], variance)
     recipe = dataclasses.replace(recipe, kernel=kernel)
+    named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
+    recipe.solver.admits(recipe.loss, Bias.FREE, named, np.isinf(recipe.C))
     goals = targets(distinct.codes, len(classes), recipe.scheme)
     work = _Work(recipe, distinct, goals, control, None if start is None else distinct.at_distinct(start))
     try:
@@ -188,8 +192,8 @@ class _Work:
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         rows = self.distinct.rows
-        if isinstance(self.recipe.kernel, Precomputed):
-            return "resident", ResidentGram(np.asarray(rows, dtype=self.dtype))
+        if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
+            return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
         if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
             rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
         computed = self._computed(rows)

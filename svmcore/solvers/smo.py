@@ -18,6 +18,7 @@ from svmcore.passes.working_set import place_strip
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
 from svmcore.solution import Status
+from svmcore.solvers._interior import Dense, minimise
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.squares import squares
 from svmcore.state import MemoryState, Part, WorkingSetState
@@ -29,6 +30,8 @@ PADDING = 16
 WHOLE = 1024  # rows up to which a problem in memory is one working set
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
+DIRECT = 4096  # most variables of a set that is finished directly
+CRAWL = 0.4  # pair steps x (q + 256) over q^3 from which an interior point is the shorter way
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 
 
@@ -163,6 +166,7 @@ class _Rounds:
         self.solver, self.qp, self.state, self.monitor = solver, qp, state, monitor
         self.aim = solver.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
         self.n_iter, self.wide = n_iter, False
+        self.work, self.patience = 0.0, CRAWL  # pair steps since the last direct finish, in units of q^3
         self.working = self._start_set()
 
     def _start_set(self) -> "WorkingSet | WholeSet":
@@ -219,6 +223,9 @@ class _Rounds:
             K = K[: len(idx), : len(idx)].astype(np.float64)
         steps, unbounded = self._pairs(K, part, score.astype(K.dtype), target)
         self.n_iter += steps
+        self.work += steps * (len(idx) + 256) / len(idx) ** 3
+        if self.work > self.patience and self._can_finish(idx):
+            self._finish(idx, part)
         self.state.apply(idx, part.beta)
         if unbounded:
             return Status.INFEASIBLE
@@ -237,3 +244,36 @@ class _Rounds:
         else:
             steps, _, unbounded = solve_box(K, ridge, score, beta, lo, hi, target, limit)
         return steps, unbounded
+
+    def _can_finish(self, idx: Floats) -> bool:
+        """Whether pairs crawl on a set that an interior point can take: K must be convex."""
+        left = self.solver.steps_left(self.n_iter)
+        return len(idx) <= DIRECT and self.qp.source.psd and left > 0 and not self._stops()
+
+    def _finish(self, idx: Floats, part: Part) -> None:
+        """Newton's method on the whole set, its other sums and scores held: changes `part.beta`."""
+        start = self.state.part(idx)
+        K = np.ascontiguousarray(self.working.square[: len(idx), : len(idx)], dtype=np.float64)
+        p = start.score + K @ start.beta + start.ridge * start.beta
+        groups = len(self.qp.groups.sums)
+        sums = np.array([start.beta[start.codes == g].sum() for g in range(groups)])
+        found = minimise(
+            Dense(K), p, part.lo, part.hi, part.ridge, part.codes, sums, 0.5 * self.aim, self._stops, part.beta
+        )
+        self.work, self.patience = 0.0, 4.0 * self.patience
+        if found.kkt_gap < _gap_of(p - K @ part.beta - part.ridge * part.beta, part):
+            part.beta[:] = found.beta
+
+    def _stops(self) -> bool:
+        return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None
+
+
+def _gap_of(score: Floats, part: Part) -> float:
+    """KKT gap within a set."""
+    gap = 0.0
+    for g in np.unique(part.codes):
+        at = part.codes == g
+        m = score[at & (part.beta < part.hi)].max(initial=-np.inf)
+        low = score[at & (part.beta > part.lo)].min(initial=np.inf)
+        gap = max(gap, m - low) if g >= 0 else max(gap, m, -low)
+    return float(gap)

@@ -99,6 +99,11 @@ class Source(ABC):
         """The same K in float64, or None if there is none."""
         return None
 
+    @property
+    def rank(self) -> int | None:
+        """Number of columns r of `factor`, without making it; None without one."""
+        return None
+
     def factor(self) -> Floats | None:
         """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
         return None

@@ -59,6 +59,11 @@ class CachedColumns(Source):
         finer = self.source.finer()
         return None if finer is None else CachedColumns(finer, self.limit_bytes)
 
+    @property
+    def rank(self) -> int | None:
+        """As the source of the columns."""
+        return self.source.rank
+
     def factor(self) -> Floats | None:
         """As the source's."""
         return self.source.factor()
