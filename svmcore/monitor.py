@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from svmcore.solution import Status
+from svmcore.status import Status
 
 __all__ = ["Monitor", "Progress"]
 

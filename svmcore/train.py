@@ -204,7 +204,13 @@ class _Work:
             gram = resident_gram(computed, self.control.stops)
             if gram is not None:
                 return plan, gram
-        return "columns", CachedColumns(computed, self.recipe.cache_bytes)
+        return "columns", self._cached(computed)
+
+    def _cached(self, computed: ComputedColumns) -> CachedColumns:
+        """Columns in the budget, a quarter of which at most is for the square of a working set."""
+        limit = self.recipe.cache_bytes
+        scratch = min(limit // 4, SMO.square_bytes(computed.n, self.dtype))
+        return CachedColumns(computed, limit, None, scratch)
 
     def _computed(self, rows: Rows) -> ComputedColumns:
         """K of the rows, centred: the programs here have all sums 0, so that it is the same program."""
@@ -263,7 +269,7 @@ class _Work:
             gram = self.source.pair(i, j)
             if gram is not None:
                 return gram
-        return CachedColumns(self.source.source.take(rows), self.recipe.cache_bytes)
+        return self._cached(self.source.source.take(rows))
 
 
 def _training(work: _Work, X: Rows, classes: Floats) -> Training:

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from svmcore.solvers._interior_polish import Candidate, Polish
+from svmcore.solvers._interior_polish import Polish
 from svmcore.solvers._interior_program import Newton, Program
 from svmcore.solvers._interior_systems import Dense, Floats, LowRank, System
 

@@ -49,7 +49,7 @@ class Program:
         return np.maximum(diagonal, max(1e-6 * float(diagonal.mean()), np.finfo(float).tiny))
 
     def scores(self, beta: Floats) -> Floats:
-        """p - K beta - ridge beta (n,)."""
+        """P - K beta - ridge beta (n,)."""
         return self.p - self.system.times(beta) - self.ridge * beta
 
     def residuals(self, beta: Floats) -> Floats:

@@ -6,7 +6,7 @@ here and asked for by name, never guessed.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -76,6 +76,11 @@ class Source(ABC):
         return self.n
 
     @property
+    def scratch_bytes(self) -> int | None:
+        """What the square of a working set may take beside the columns; None for no limit."""
+        return None
+
+    @property
     def whole(self) -> Floats | None:
         """K itself (n, n), where it is in memory."""
         return None
@@ -111,14 +116,6 @@ class Source(ABC):
     def offset(self, coef: Floats) -> float:
         """What the bias of the K that is meant is below that of the K that is served, at coefficients `coef` (n,)."""
         return 0.0
-
-    def kept(self, limit_bytes: int) -> Self:
-        """Itself, or a cache of at most so many bytes over one that keeps nothing."""
-        if self.keeps:
-            return self
-        from svmcore.sources.cached import CachedColumns
-
-        return CachedColumns(self, limit_bytes)  # type: ignore[return-value]
 
 
 def matvec(source: Source, coef: Floats) -> Floats:
