@@ -38,12 +38,22 @@ class Moments(NamedTuple):
     """What a kernel of the inner product needs beside the products: (n,) float64 vectors of one side of a block."""
 
     norm2: Floats  # ||u||^2, squared norms about the centre
-    offset: Floats  # o = u'c + c'c / 2, so that x'z = u_x'u_z + o_x + o_z
+    along: Floats  # u'c
+    half: float = 0.0  # c'c / 2
+
+    @property
+    def offset(self) -> Floats:
+        """O = u'c + c'c / 2 (n,), so that x'z = u_x'u_z + o_x + o_z."""
+        return self.along + self.half
 
     @property
     def square(self) -> Floats:
         """X'x (n,), the squared norms about the origin."""
         return self.norm2 + 2.0 * self.offset
+
+    def take(self, rows: Any) -> "Moments":
+        """Those of some rows."""
+        return Moments(self.norm2[rows], self.along[rows], self.half)
 
 
 class Extent(NamedTuple):
@@ -124,19 +134,19 @@ class Points:
     @classmethod
     @one_blas_thread()
     def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
-        moments = Moments(np.empty(len(codes.bytes)), np.empty(len(codes.bytes)))
+        moments = _empty_moments(len(codes.bytes), centre)
         step = max(1, (1 << 17) // max(1, codes.n_features))
         for start in range(0, len(codes.bytes), step):
             rows = slice(start, start + step)
             u = codes[rows].decoded()
             np.einsum("ij,ij->i", u, u, out=moments.norm2[rows])
-            moments.offset[rows] = u @ centre + 0.5 * (centre @ centre)
+            np.matmul(u, centre, out=moments.along[rows])
         return cls(codes, moments, centre)
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
         values = np.empty(X.shape, dtype)
-        moments = Moments(np.empty(len(X)), np.empty(len(X)))
+        moments = _empty_moments(len(X), centre)
         step = max(1, (1 << 20) // max(1, X.shape[1] * 8))  # 1 MB of float64 at a time stays in cache
 
         def part(first: int, last: int) -> None:
@@ -144,7 +154,7 @@ class Points:
                 rows = slice(start, start + step)
                 centred = X[rows] - centre
                 np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
-                moments.offset[rows] = centred @ centre + 0.5 * (centre @ centre)
+                np.matmul(centred, centre, out=moments.along[rows])
                 values[rows] = centred
 
         split_range(-(-len(X) // step), part, least=4)  # whole steps: the same bits on any number of threads
@@ -187,8 +197,7 @@ class Points:
 
     def take(self, idx: Any) -> "Points":
         """Rows `idx` (an index array or a slice), with their norms; a slice of dense rows copies nothing."""
-        moments = Moments(self.moments.norm2[idx], self.moments.offset[idx])
-        return Points(self.values[idx], moments, self.centre, self.extent)
+        return Points(self.values[idx], self.moments.take(idx), self.centre, self.extent)
 
     def rows(self, start: int, stop: int) -> "Points":
         """Rows start ... stop - 1."""
@@ -244,6 +253,10 @@ def check_fit(P: Points, Q: Points) -> None:
         raise InvalidProblem(
             f"both sides of a kernel block need the same lattice; given steps {P.values.step!r} and {Q.values.step!r}"
         )
+
+
+def _empty_moments(n: int, centre: Floats) -> Moments:
+    return Moments(np.empty(n), np.empty(n), 0.5 * float(centre @ centre))
 
 
 def _as_dense(X: Rows) -> Floats:

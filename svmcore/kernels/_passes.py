@@ -27,11 +27,12 @@ def float64_pass(G: Floats, x: Moments, z: Moments, out: Floats | None, function
     """Apply `function` (in place, float64) to x'z = G + o_x + o_z, a few rows at a time, into `out` or G."""
     out = G if out is None else out
     step = max(1, (1 << 17) // max(1, G.shape[1]))
+    left, right = x.offset[:, None], z.offset
     for start in range(0, G.shape[0], step):
         part = slice(start, start + step)
         products = G[part].astype(np.float64)
-        products += x.offset[part, None]
-        products += z.offset
+        products += left[part]
+        products += right
         function(products)
         out[part] = products
     return out

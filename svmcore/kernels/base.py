@@ -17,6 +17,7 @@ from scipy import sparse
 from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
 from svmcore._plugins import Plugin
 from svmcore.errors import InputError
+from svmcore.kernels._tiles import Blocks, Tiles
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
 
@@ -34,16 +35,8 @@ class Kernel(Plugin, ABC):
     """
 
     example: ClassVar[dict[str, Any]] = {}
-    is_linear: ClassVar[bool] = False
+    is_linear: ClassVar[bool] = False  # k(x, z) = x'z, of centred rows or not: a sum of values has weights
     is_centred: ClassVar[bool] = False
-
-    def centred(self) -> "Kernel":
-        """STUB."""
-        return self
-
-    def at_centre(self, points: Points) -> Floats:
-        """STUB."""
-        return np.zeros(len(points))
 
     @property
     def psd(self) -> bool:
@@ -53,6 +46,21 @@ class Kernel(Plugin, ABC):
     @abstractmethod
     def __call__(self, X: Rows, Z: Rows) -> Floats:
         """Kernel values (n, m) of rows `X` (n, p) against rows `Z` (m, p), in float64."""
+
+    def centred(self) -> "Kernel":
+        """The kernel about the points' centre m in feature space: k(x, z) - k(x, m) - k(m, z) + k(m, m).
+
+        For every program whose coefficients sum to 0 it is the same kernel, and its values are as small as the data's
+        spread. It forms them without cancellation; a kernel whose values a shift does not enlarge is its own.
+        """
+        return self
+
+    def at_centre(self, P: Points) -> Floats:
+        """c_i = k(x_i, m) (n,) up to a constant, zeros for a kernel that is not centred.
+
+        With the bias b' of a centred kernel, b' - sum_j coef_j c_j is that of the kernel itself.
+        """
+        return np.zeros(len(P))
 
     def diagonal(self, X: Rows) -> Floats:
         """k(x_i, x_i), shape (n,)."""
@@ -88,6 +96,10 @@ class Kernel(Plugin, ABC):
             part = P.rows(start, min(start + TILE, len(P)))
             out[start : start + len(part)] = self(part.origin_values, Z)
         return out
+
+    def tiles(self, P: Points, Q: Points) -> Tiles:
+        """The blocks of float64 values of float64 or lattice rows, to be weighted and added up."""
+        return Blocks(P, Q, self)
 
     def diagonal_of(self, P: Points) -> Floats:
         """k(x_i, x_i) (n,) float64 of prepared rows."""

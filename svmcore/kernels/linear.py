@@ -21,7 +21,7 @@ class Linear(InnerProductKernel):
     """
 
     name: ClassVar[str] = "linear"
-    is_linear = True
+    is_linear: ClassVar[bool] = True
 
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
         """X'z = u_x'u_z + o_x + o_z, added in float64."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from svmcore.kernels._passes import EXP_FLOAT32, LARGEST_FLOAT32, exp_of_differences, exp_of_distances, exp_pass
+from svmcore.kernels._tiles import Distances, Products, Tiles
 from svmcore.kernels.base import InnerProductKernel, check_gamma, reach
 from svmcore.kernels.rounding import (
     MORE,
@@ -53,6 +54,13 @@ class RBF(InnerProductKernel):
     def _gamma(self) -> float:
         return resolved_gamma(self.name, self.gamma)
 
+    def tiles(self, P: Points, Q: Points) -> Tiles:
+        """Values that are weighted as they are computed."""
+        check_fit(P, Q)
+        if P.on_lattice:
+            return Distances(P, Q, self._gamma)
+        return Products(P, Q, self._gamma)
+
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
         """exp(-gamma (||u_x||^2 + ||u_z||^2 - 2 u_x'u_z)): the centre cancels."""
         return exp_pass(G, x.norm2, z.norm2, self._gamma, out)
@@ -74,9 +82,11 @@ class RBF(InnerProductKernel):
 
     def from_integer_products(self, G: Floats, unit: float, x: Moments, z: Moments, out: Floats) -> Floats:
         """exp(-gamma unit d) of integer squared distances d = k_x'k_x + k_z'k_z - 2 k_x'k_z: nothing cancels."""
-        if out.dtype != np.float32 or self._gamma * unit > LARGEST_FLOAT32:
-            return super().from_integer_products(G, unit, x, z, out)
-        return exp_of_distances(G, unit, x.norm2, z.norm2, self._gamma, out)
+        if out.dtype == np.float32 and self._gamma * unit <= LARGEST_FLOAT32:
+            return exp_of_distances(G, unit, x.norm2, z.norm2, self._gamma, out)
+        exponents = (np.rint(x.norm2 / unit)[:, None] + np.rint(z.norm2 / unit)) - 2.0 * G
+        exponents *= -self._gamma * unit
+        return np.exp(exponents, out=out, casting="same_kind")
 
     def from_moments(self, x: Moments) -> Floats:
         """1 for every row, shape (n,)."""
@@ -94,8 +104,8 @@ class RBF(InnerProductKernel):
         """As of any kernel of the inner product; distances of integers and sums of differences are sharper."""
         Q = P if Q is None else Q
         errors = Errors.of(P, Q, dtype, wide=True)
-        if P.on_lattice and np.dtype(dtype) == np.float32 and self._gamma * P.values.step**2 <= LARGEST_FLOAT32:
-            return self._of_distances(errors, 4 * UNIT32, 0.0)
+        if P.on_lattice:
+            return self._of_distances(errors, 4 * errors.store, 0.0)
         if self.stands_alone(P, Q, dtype):
             depth = -(-P.n_features // 4) + 9
             return self._of_distances(errors, of_sums(depth, UNIT32), sum(errors.cast))
@@ -116,7 +126,9 @@ class RBF(InnerProductKernel):
         """Of squared distances served with a relative error, of rows that were moved by the cast."""
         share = largest_exponent_share(relative)
         absolute = share + self._moved(sum(errors.moved) + cast)
-        return Rounding(EXP_FLOAT32, absolute * (1.0 + EXP_FLOAT32) * MORE + UNDERFLOW)
+        single = errors.store == UNIT32
+        relative, least = (EXP_FLOAT32, UNDERFLOW) if single else (EXP_FLOAT64, errors.least)
+        return Rounding(relative, absolute * (1.0 + relative) * MORE + least)
 
     def _moved(self, moved: float) -> float:
         """Bound of the change of k where the distance d changes by `moved`: 2 gamma d exp(-gamma d^2) has a maximum."""

@@ -85,6 +85,8 @@ class Errors:
         Bound of the error of x'z = u'v + o_x + o_z as summed in float64.
     square
         Bound of the error of x'x of either side.
+    along, along_error
+        Bounds of u'c and of its error.
     work
         Unit roundoff of the products' type, in which the kernel's function may go on.
     store
@@ -102,6 +104,8 @@ class Errors:
     norms: float
     inner: float
     square: tuple[float, float]
+    along: tuple[float, float]
+    along_error: tuple[float, float]
     work: float
     store: float
     least: float
@@ -130,6 +134,8 @@ class Errors:
             sums * (left.reach**2 + right.reach**2),
             MORE * inner,
             (left.square_error, right.square_error),
+            (left.along, right.along),
+            (left.along_error, right.along_error),
             work,
             unit_of(dtype),
             tiny_of(dtype),
@@ -139,6 +145,12 @@ class Errors:
     def overflow(self) -> float:
         """What the values' type can hold, with room for a factor of two."""
         return float(np.finfo(np.float32 if self.store == UNIT32 else np.float64).max) / 2
+
+    @property
+    def centred(self) -> float:
+        """Bound of the error of the products against those of the given rows about the centre."""
+        moved = self.moved[0] * self.radius[1] + self.moved[1] * self.radius[0] + self.moved[0] * self.moved[1]
+        return MORE * (self.products + moved)
 
     @property
     def largest_inner(self) -> float:
@@ -152,9 +164,11 @@ class Errors:
             return pair[side], pair[side]
 
         changes: dict[str, Any] = {
-            name: twice(getattr(self, name)) for name in ("radius", "size", "moved", "cast", "reach", "square")
+            name: twice(getattr(self, name))
+            for name in ("radius", "size", "moved", "cast", "reach", "square", "along", "along_error")
         }
-        alone: dict[str, Any] = {"products": 0.0, "norms": 0.0, "inner": self.square[side]}
+        norms = 0.5 * self.norms if self.radius[0] == self.radius[1] else self.norms
+        alone: dict[str, Any] = {"products": norms, "norms": 0.0, "inner": self.square[side]}
         return dataclasses.replace(self, **changes, **alone, work=UNIT64, store=UNIT64, least=TINY64)
 
 
@@ -167,6 +181,8 @@ class _Side:
     size: float  # ||x||
     moved: float  # from the given rows to those of the norms, which products may share
     cast: float  # from those of the norms to those of the products
+    along: float  # |u'c|
+    along_error: float
     offset: float  # |o|
     offset_error: float
     square_error: float
@@ -180,12 +196,13 @@ class _Side:
         if P.form == "dense" and P.dtype == np.float32:
             cast = UNIT32 * radius + math.sqrt(p) * TINY32
         reach = (radius + moved + cast) * MORE
-        offset = reach * centre + 0.5 * centre**2
+        along, offset = reach * centre, reach * centre + 0.5 * centre**2
+        along_error = MORE * (sums * along + moved * centre)
         offset_error = (sums + 2 * UNIT64) * offset + moved * centre
         norm2_error = sums * reach**2 + 2 * moved * reach + moved**2
         square_error = MORE * (norm2_error + 2 * offset_error + 2 * UNIT64 * (reach**2 + 2 * offset))
         size = math.sqrt(max(0.0, extent.square) + square_error)
-        return cls(radius, reach, size, moved, cast, offset, offset_error, square_error)
+        return cls(radius, reach, size, moved, cast, along, along_error, offset, offset_error, square_error)
 
 
 def _moved(P: Points, radius: float) -> float:
