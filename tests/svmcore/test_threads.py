@@ -20,12 +20,19 @@ from svmcore._threads import one_blas_thread, split_range
 ROOT = Path(__file__).parents[2]
 
 
+SET_BLAS = """
+    import sys, numpy, scipy.linalg
+    from threadpoolctl import ThreadpoolController
+
+    for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+        library.set_num_threads({threads})
+        getattr(library, "clear_controlling_thread", lambda: None)()  # as if nobody had set it
+"""
+
+
 def python(script, threads):
     """A started process with so many threads of ours and of BLAS, however many cores there are."""
-    script = (
-        f"from threadpoolctl import threadpool_limits; import numpy, scipy.linalg; threadpool_limits({threads})\n"
-        + (textwrap.dedent(script))
-    )
+    script = textwrap.dedent(SET_BLAS.replace("{threads}", str(threads))) + textwrap.dedent(script)
     environment = {**os.environ, "SVMCORE_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
     return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
 
@@ -36,6 +43,7 @@ def printed(process, timeout=100):
         out = process.communicate(timeout=timeout)[0]
     finally:
         process.kill()
+        process.wait()
     assert process.returncode == 0
     return json.loads(out)
 
@@ -105,9 +113,9 @@ FITS = """
 @pytest.mark.timeout(300)
 def test_bits__are_the_same_on_1_2_and_4_threads():
     processes = [python(FITS, threads) for threads in (1, 2, 4)]
-    one, *others = [printed(process, timeout=250) for process in processes]
-    for other in others:
-        assert other == one
+    one, two, four = [printed(process, timeout=250) for process in processes]
+    assert one == two
+    assert one == four
 
 
 # --- the limit on BLAS ----------------------------------------------------------------------------------------------
@@ -175,8 +183,8 @@ PROBLEMS_AT_ONCE = """
     from threadpoolctl import threadpool_info
     from svmcore.estimator import SVC
 
-    X = np.random.default_rng(0).normal(size=(2300, 30))
-    SVC(multi_class="ovr", n_jobs=2).fit(X, np.arange(2300) % 4)
+    X = np.random.default_rng(0).normal(size=(4000, 30))
+    SVC(multi_class="ovr", n_jobs=2).fit(X, np.arange(4000) % 4)
     print(json.dumps([library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]))
 """
 
@@ -187,7 +195,7 @@ def test_fit__of_problems_at_once_leaves_blas_its_threads():
 
 # --- forks ----------------------------------------------------------------------------------------------------------
 FORK = """
-    import json, os, sys, threading
+    import json, os, signal, sys, threading
     import numpy as np
     from threadpoolctl import threadpool_info
     from svmcore._threads import one_blas_thread
@@ -211,6 +219,7 @@ FORK = """
     {before}
     child = os.fork()
     if child == 0:
+        signal.alarm(60)  # a child that hangs ends
         good = np.array_equal(model.decision_function(X), expected) and blas() == {blas}
         good = good and np.array_equal(SVC().fit(X, y).dual_coef_, model.dual_coef_)
         {end}(0 if good else 1)
