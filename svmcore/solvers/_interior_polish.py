@@ -58,7 +58,10 @@ class Polish:
             free = self._free(found, b)
             if not free.any():
                 return False
-            beta, b = self._solved(found, free, b)
+            try:
+                beta, b = self._solved(found, free, b)
+            except np.linalg.LinAlgError:  # not a number in the matrix
+                return False
         return False
 
     def _free(self, at: Candidate, b: Floats) -> Floats:
@@ -74,10 +77,10 @@ class Polish:
         part = self.program.rows(free)
         D = part.ridge + FLAT * self.tol / _scale(part, at.beta[free])
         sums = self.program.residuals(at.beta)
-        dx, b, _ = Newton(part, D).solve(at.scores[free], sums)
+        dx, solved, _ = Newton(part, D).solve(at.scores[free], sums)
         beta = at.beta.copy()
         beta[free] += dx
-        return self.program.clip(beta), b
+        return self.program.clip(beta), np.where(part.members.any(axis=0), solved, b)
 
     def _judged(self, beta: Floats) -> Candidate:
         """The point with its sums repaired, and what it is worth."""
