@@ -1,4 +1,4 @@
-"""The problems: every table, scaling, kernel, loss and C, in a fixed random order, so that any prefix is a fair sample."""
+"""The problems: every table, scaling, kernel, loss and C, in a fixed random order: any prefix is a fair sample."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ TOL = 1e-3
 LIMIT_SECONDS = 10.0
 ROWS = 2_500
 
-KEEL = tuple(
+_KEEL = (
     "australian banana bands breast bupa chess contraceptive crx german hayes-roth heart housevotes ionosphere iris "
     "led7digit letter magic mammographic marketing monk-2 movement_libras mushroom optdigits penbased phoneme pima "
     "ring saheart satimage segment sonar spambase splice tae texture tic-tac-toe titanic twonorm vehicle vowel wdbc "
-    "wine wisconsin".split()
+    "wine wisconsin"
 )
+KEEL = tuple(_KEEL.split())
 SKLEARN = ("sklearn-breast_cancer", "sklearn-digits", "sklearn-iris", "sklearn-wine")
 TABLES = KEEL + SKLEARN
 SCALINGS = ("raw", "standardised", "shifted")

@@ -20,14 +20,14 @@ EPS = 2.0**-103
 
 
 def _two_sum(a: Float, b: Float) -> tuple[Float, Float]:
-    """a + b = s + e without error."""
+    """Return (s, e), s + e = a + b without error."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def _two_product(a: Float, b: Float) -> tuple[Float, Float]:
-    """a b = p + e without error, for factors below 1e150."""
+    """Return (p, e), p + e = a b without error, for factors below 1e150."""
     p = a * b
     c, d = SPLITTER * a, SPLITTER * b
     a_hi, b_hi = c - (c - a), d - (d - b)

@@ -130,7 +130,7 @@ def _infeasibility(program: Program, beta: Float) -> float:
 
 
 def least_loss(program: Program, f: Float) -> float:
-    """min over b of sum_i C_i loss(y_i (f_i + b))."""
+    """Least value over b of sum_i C_i loss(y_i (f_i + b))."""
     t = program.y - f
     b = _hinge_bias(program, t) if program.loss == "hinge" else _squared_bias(program, t)
     miss = np.maximum(0.0, program.y * (t - b))

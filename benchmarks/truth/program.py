@@ -21,7 +21,7 @@ DEGREE, COEF0 = 2, 1.0
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """`X` (n, p) rows, or (n, n) the matrix where `kernel` is "precomputed"; targets `y` (n,); `weights` (n,) or none."""
+    """`X` (n, p) rows, or (n, n) the matrix where `kernel` is "precomputed"; targets `y` and `weights` (n,)."""
 
     kernel: str
     gamma: float

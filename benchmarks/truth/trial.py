@@ -55,9 +55,13 @@ class Lane:
         beta = ours.pop("beta", None)
         record |= {"ours": ours, "truth": self._truth(problem, beta), "peer": self._peer(problem, ours.get("digest"))}
         record["bounded"] = self._judge.call("bounded", problem)["bounded"]
+        return self._judged(record, lambda: self._truth(problem, beta, finest=True))
+
+    def _judged(self, record: Record, finest: Callable[[], Record | None]) -> Record:
+        """Add the verdicts; nobody is accused of a falsehood but by the finest judge."""
         verdicts = verdicts_of(record)
-        if record["truth"] and {FALSE_GAP, FALSE_CONVERGED} & set(verdicts):  # no accusation but by the finest judge
-            record["truth"] = self._truth(problem, beta, finest=True)
+        if record["truth"] and {FALSE_GAP, FALSE_CONVERGED} & set(verdicts):
+            record |= {"truth": finest()}
             verdicts = verdicts_of(record)
         return record | {"verdicts": verdicts}
 
