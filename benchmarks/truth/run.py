@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,15 +71,26 @@ class Progress:
 
 def run(problems: Sequence[Problem], request: Request) -> int:
     """Run problems that this run has not yet answered; returns how many were."""
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))  # the lanes' processes inherit it
     done = {record["case"] for record in lines(request.folder, request.name)}
     left = [problem for problem in problems if problem.key not in done]
     progress = Progress(iter(left), request, time.monotonic() + 60 * request.minutes)
     peers = {record["case"]: record for record in read(_path(request.folder, PEERS))} if request.reuse_peer else {}
-    with ThreadPoolExecutor(request.jobs) as pool:
+    with _one_thread(), ThreadPoolExecutor(request.jobs) as pool:
         for lane in [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]:
             lane.result()
     return progress.counts["problems"]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """What the lanes' processes inherit."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
 
 def _lane(progress: Progress, peers: dict[str, Record]) -> None:
