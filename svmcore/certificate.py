@@ -122,7 +122,8 @@ class _Outputs:
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
             self.sizes = self.sizes + qp.shift * self.length
-        self.errors = self._errors(None if self._direct or self.exact is None else qp.source.rounding)
+        rounding = None if self.exact is None else self.exact.unit if self._direct else qp.source.rounding
+        self.errors = self._errors(rounding)
 
     @property
     def _direct(self) -> bool:
@@ -138,8 +139,8 @@ class _Outputs:
 
     def _errors(self, rounding: object, terms: float | None = None) -> Floats:
         """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
-        terms = terms or (1.0 if self._direct else len(self.support) / 8.0 + 8.0)
-        errors = EPS * terms * self.sizes
+        terms = terms or len(self.support) / 8.0 + 8.0
+        errors = EPS * (np.abs(self.values) if self._direct else terms * self.sizes)
         if rounding is None:
             return errors
         if not np.isfinite(rounding.relative):  # a kernel that does not say
@@ -172,7 +173,7 @@ class _Outputs:
             self._replace(self.support, self.exact.symmetric_product(self.support, self.coef[self.support]))
 
     def _replace(self, rows: Floats, values: Floats) -> None:
-        better = self._errors(self.exact.unit)
+        better = self._errors(self.exact.unit, self.exact.summands(len(self.support)))
         rows_better = better[rows] < self.errors[rows]
         rows, values = rows[rows_better], values[rows_better]
         self.values[rows] = values + self.qp.shift * self.coef.sum()

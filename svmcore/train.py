@@ -215,7 +215,8 @@ class _Work:
     def _computed(self, rows: Rows) -> ComputedColumns:
         """K of the rows, centred: the programs here have all sums 0, so that it is the same program."""
         kernel = self.recipe.kernel.centred()
-        return ComputedColumns(kernel, kernel.prepare_gram(rows, self.dtype), self.dtype, ExactKernel(kernel, rows))
+        points = kernel.prepare_gram(rows, self.dtype)
+        return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
         return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)

@@ -18,13 +18,13 @@ from svmcore.kernels._tiles import GRAIN, Tiles
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.precomputed import Precomputed
 from svmcore.kernels.rounding import UNIT64, Rounding, of_sums
+from svmcore.passes.compensated import outputs_of_csr, outputs_of_dense, weights_of_csr, weights_of_dense
 from svmcore.points import Extent, Floats, Moments, Points, Rows
 
 __all__ = ["ExactKernel"]
 
 PARTS = 32  # ranges of rows or columns at most: partial sums are this many numbers a row
-CHUNK = 256  # rows of one product with weights
-SPARSE_PARTS = 16  # of CSR rows, whose partial weights are dense
+CHUNK = 256  # rows that are worth a thread
 
 
 class ExactKernel:
@@ -144,8 +144,8 @@ class ExactKernel:
         For every other kernel a sum of m values is off by what its values are and by `summation(m)` of the sum of
         their absolute values.
         """
-        if self.is_direct:
-            return Rounding(of_sums(self._given.n_features + self.summands(len(self)) + 16, UNIT64), 0.0)
+        if self.is_direct:  # sums of m terms in twice the digits, m below 2^20: m^2 units squared
+            return Rounding(UNIT64 * UNIT64 * float(len(self) + self._given.n_features) ** 2, 0.0)
         if not isinstance(self.kernel, InnerProductKernel):
             return self.kernel.rounding(self.prepared(slice(0, 1)), dtype=np.float64)
         return self.kernel.rounding(self._described(), dtype=np.float64)
@@ -153,8 +153,7 @@ class ExactKernel:
     def summands(self, m: int) -> int:
         """Longest chain of additions in a product over `m` columns."""
         if self.is_direct:
-            chunk = self._chunk(m)
-            return chunk + -(-m // chunk)
+            return 1
         return -(-m // PARTS) + GRAIN + PARTS
 
     def summation(self, m: int) -> float:
@@ -194,38 +193,40 @@ class ExactKernel:
         return dataclasses.replace(some, moments=given.moments, whole=Extent(*(1.00001 * far for far in given.extent)))
 
     def _through_weights(self, rows: Any, columns: Any, coef: Floats) -> Floats:
-        """X_rows (X_columns' coef), in chunks of rows."""
+        """X_rows (X_columns' coef) through weights in twice the digits, in chunks of rows."""
+        if coef.ndim > 1:
+            return np.stack([self._through_weights(rows, columns, c) for c in coef.T], axis=1)
         rows, columns = (np.arange(len(self))[side] for side in (rows, columns))
-        chunk = self._chunk(len(columns))
-        count = -(-len(columns) // chunk)
-        parts = np.zeros((max(1, count), self.X.shape[1], *coef.shape[1:]))
-
-        def weigh(first: int, last: int) -> None:
-            for k in range(first, last):
-                some = slice(k * chunk, (k + 1) * chunk)
-                parts[k] = self._plain(columns[some]).T @ coef[some]
-
-        split_range(count, weigh)
-        weights, out = parts.sum(axis=0), np.empty((len(rows), *coef.shape[1:]))
+        high, low = self._weights(columns, coef)
+        out = np.empty(len(rows))
 
         def apply(first: int, last: int) -> None:
-            for k in range(first, last):
-                some = slice(k * CHUNK, (k + 1) * CHUNK)
-                out[some] = self._plain(rows[some]) @ weights
+            X = self.X[rows[first:last]]
+            if sparse.issparse(X):
+                outputs_of_csr(X.data, X.indices, X.indptr, high, low, out[first:last])
+            else:
+                outputs_of_dense(np.ascontiguousarray(X), self._about, high, low, out[first:last])
 
-        split_range(-(-len(rows) // CHUNK), apply, least=4)
+        split_range(len(rows), apply, least=CHUNK)
         return out
 
-    def _plain(self, idx: Any) -> Rows:
-        """Rows `idx` in float64, about the centre if the kernel is."""
-        X, centred = self.X[idx], self.kernel.is_centred and self.centre.size > 0
-        if sparse.issparse(X):
-            return X.toarray() - self.centre if centred else X.astype(np.float64)
-        return X - self.centre if centred else np.asarray(X, np.float64)
+    def _weights(self, columns: Floats, coef: Floats) -> tuple[Floats, Floats]:
+        """W = sum_j coef_j x_j as the sum of two float64 (p,)."""
+        high, low = np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1])
+        for first in range(0, len(columns), 64 * CHUNK):
+            some = slice(first, first + 64 * CHUNK)
+            X = self.X[columns[some]]
+            if sparse.issparse(X):
+                weights_of_csr(X.data, X.indices, X.indptr, coef[some], high, low)
+            else:
+                weights_of_dense(np.ascontiguousarray(X), self._about, coef[some], high, low)
+        return high, low
 
-    def _chunk(self, m: int) -> int:
-        """Rows whose weights are summed in one product."""
-        return max(CHUNK, -(-m // SPARSE_PARTS)) if self._given.is_sparse else CHUNK
+    @property
+    def _about(self) -> Floats:
+        """The centre (p,) of dense rows, 0 where the kernel is not centred."""
+        centred = self.kernel.is_centred and self.centre.size > 0
+        return self.centre if centred else np.zeros(self.X.shape[1])
 
 
 _NONE = np.empty(0)
