@@ -135,6 +135,9 @@ class _Descent:
         at, idle = _first(self.program), 0
         for n_iter in range(MOST_PASSES):
             ended = self._ended(at, idle)
+            if ended == "infeasible":  # the way out itself, which anybody can check
+                beta = self.program.clip(at.beta)
+                return self.program.with_sums(beta, self.program.scores(beta)), n_iter, ended
             if ended is not None:
                 return self.polish.best.beta, n_iter, ended
             try:

@@ -236,12 +236,13 @@ class _Rounds:
         self.n_iter += steps
         self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
         finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
-        if finish and self.qp.source.dtype == np.float64:
-            self._finish(idx, part)
+        rounded = self.qp.source.dtype == np.float32 and self.qp.source.exact is not None
+        if finish and not rounded:
+            unbounded |= self._finish(idx, part)
         self.state.apply(idx, part.beta)
         if unbounded:
             return Status.INFEASIBLE
-        if finish and self.qp.source.dtype == np.float32:
+        if finish and rounded:
             return Status.STALLED  # rounded values may have no minimum where the exact ones do: on with finer ones
         if steps == 0 and self.wide:
             return Status.STALLED
@@ -265,8 +266,11 @@ class _Rounds:
         left = self.solver.steps_left(self.n_iter)
         return len(idx) <= DIRECT and self.qp.source.psd and left > 0 and not self._stops()
 
-    def _finish(self, idx: Floats, part: Part) -> None:
-        """Newton's method on the whole set, its other sums and scores held: changes `part.beta`."""
+    def _finish(self, idx: Floats, part: Part) -> bool:
+        """Newton's method on the whole set, its sums and what is outside held: changes `part.beta`.
+
+        Returns whether the set has no minimum.
+        """
         start = self.state.part(idx)
         K = np.ascontiguousarray(self.working.square[: len(idx), : len(idx)], dtype=np.float64)
         p = start.score + K @ start.beta + start.ridge * start.beta
@@ -278,6 +282,7 @@ class _Rounds:
         self.work, self.crawls = 0.0, True
         if _value(K, p, part, found.beta) < _value(K, p, part, part.beta):
             part.beta[:] = found.beta
+        return found.status == "infeasible"
 
     def _stops(self) -> bool:
         return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None
