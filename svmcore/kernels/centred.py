@@ -50,6 +50,10 @@ class CentredLinear(Centred):
         out[...] = G
         return out
 
+    def from_integer_products(self, G: Floats, unit: float, x: Moments, z: Moments, out: Floats) -> Floats:
+        """Integers times their unit."""
+        return np.asarray(np.multiply(G, unit, out=out, casting="same_kind"))
+
     def from_moments(self, x: Moments) -> Floats:
         """||u||^2 (n,)."""
         return x.norm2.copy()

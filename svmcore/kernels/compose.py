@@ -313,4 +313,5 @@ class Conformal(InnerProductKernel):
             off = self.kernel.rounding_within(diagonal).within(self.kernel.largest(diagonal))
             relative = _twice(relative, self.factor.rounding(off, errors.square[side], smallest[side]))
             largest *= self.factor.largest(smallest[side] - off)
-        return Rounding(relative, MORE * part.absolute * largest * (1.0 + relative) + errors.least)
+        least = errors.least * (1.0 + self.kernel.largest(kept))  # of factors that underflow
+        return Rounding(relative, MORE * part.absolute * largest * (1.0 + relative) + 2 * least)
