@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from svmcore._threads import split_range
-from svmcore.kernels._tiles import GRAIN, Tiles
+from svmcore.kernels._tiles import GRAIN, WIDTH, Tiles
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.precomputed import Precomputed
 from svmcore.kernels.rounding import UNIT64, Rounding, of_sums
@@ -155,7 +155,7 @@ class ExactKernel:
         if self.is_direct:
             chunk = self._chunk(m)
             return chunk + -(-m // chunk)
-        return -(-m // PARTS) + GRAIN + PARTS
+        return WIDTH + -(-m // WIDTH) + max(GRAIN, -(-m // PARTS)) + PARTS
 
     def summation(self, m: int) -> float:
         """Relative error of a sum of `m` weighted values against that of their absolute values."""
