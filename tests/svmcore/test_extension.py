@@ -1,4 +1,4 @@
-"""A new machine, a new source and a new solver are one file each: here they are, and the rest of the core takes them."""
+"""A new machine, a new source and a new solver are one file each: here they are, and the core takes them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -102,7 +102,7 @@ def test_machine__one_class_is_scikit_learns(rows):
 
 @pytest.mark.parametrize("task", [EpsilonSVR(), NuClassifier(), OneClass()], ids=lambda task: task.name)
 def test_machine__primal_and_dual_meet(rows, task):
-    X, y, K = rows
+    _, y, K = rows
     qp = task.program(ResidentGram(K), y, 1.0)
     found = Solver.create({"name": "smo", "tol": 1e-9}).solve(qp).certificate
     assert found.infeasibility <= 1e-12 * np.abs(certify(qp, qp.feasible(None)).dual + 100.0)
