@@ -87,8 +87,8 @@ def minimise(
     >>> answer.status, answer.beta.round(3) + 0.0
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
-    arrays = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
-    whole = Program(system, *arrays, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
+    p, lo, hi, ridge = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
+    whole = Program(system, p, lo, hi, ridge, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
     moving = whole.lo < whole.hi
     fixed = np.where(moving, 0.0, whole.lo)
     program = whole if moving.all() else whole.fixed_out(moving, fixed)

@@ -97,8 +97,8 @@ class Program:
 
     def rows(self, keep: Floats) -> "Program":
         """The same for the variables `keep` (n,) bool alone, as if the others were zero."""
-        part = (field[keep] for field in (self.p, self.lo, self.hi, self.ridge, self.codes))
-        return Program(self.system.rows(keep), *part, self.sums)
+        p, lo, hi, ridge, codes = (field[keep] for field in (self.p, self.lo, self.hi, self.ridge, self.codes))
+        return Program(self.system.rows(keep), p, lo, hi, ridge, codes, self.sums)
 
     def with_sums(self, beta: Floats, scores: Floats) -> Floats:
         """`beta` (n,) with the sums repaired to rounding: the variables that it costs least move, room permitting."""
