@@ -1,17 +1,19 @@
 # Benchmarks, in an environment of their own with the peers. DATA is the folder of the data files.
 #   make bench DATA=PATH [CASES=a9a,letter] [ONLY=marginflow,scikit-learn-intelex] [REPEATS=3] [RESUME=1] [ROWS=2000]
 #   make bench-batch DATA=PATH
+#   make bench-truth [MINUTES=60] [ONLY=linear,phoneme] [JOBS=2] [RESUME=1] [REUSE_PEER=1] [BASELINE=1]
 #   make bench-report            docs/performance.md from the JSON lines
 BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-batch bench-report
+.PHONY: bench bench-batch bench-truth bench-report
 
-.env-bench/ready: benchmarks/requirements.txt benchmarks/constraints.txt pyproject.toml
+.env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
 	.env-bench/bin/pip install --quiet -r benchmarks/requirements.txt -c benchmarks/constraints.txt -e .
 	-.env-bench/bin/pip install --quiet --no-deps -r benchmarks/requirements-optional.txt
+	.env-bench/bin/pip install --quiet --no-deps -r benchmarks/requirements-tables.txt -c benchmarks/constraints.txt
 	touch $@
 
 bench: .env-bench/ready
@@ -21,6 +23,13 @@ bench: .env-bench/ready
 bench-batch: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks batch $(BENCH_RUN)
 	$(if $(ROWS),,$(BENCH_PYTHON) -m benchmarks report)
+
+# Exit 1 for any false certificate; the page is written in any case.
+bench-truth: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks.truth $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ONLY),--only "$(ONLY)") \
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume) $(if $(REUSE_PEER),--reuse-peer) \
+		$(if $(BASELINE),--baseline); \
+	status=$$?; $(if $(ONLY),,$(BENCH_PYTHON) -m benchmarks report &&) exit $$status
 
 bench-report: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks report

@@ -11,6 +11,7 @@ from benchmarks import tables
 from benchmarks.measure import OBJECTIVE_RTOL
 from benchmarks.peers import OURS
 from benchmarks.results import Record
+from benchmarks.truth import page
 
 Cases = Mapping[str, list[Record]]
 Suites = Mapping[str, Cases]
@@ -162,7 +163,32 @@ def batch(cases: Cases) -> list[Claim]:
     return claims
 
 
+def truth(cases: Cases) -> list[Claim]:
+    """Judge the certificates and the shares solved of the newest run; the baseline makes no claim."""
+    return [claim for record in cases.get("truth", [])[-1:] for claim in [*_verdicts(record), *_shares(record)]]
+
+
+def _verdicts(record: Record) -> list[Claim]:
+    names = ("false gap", "false converged", "objective outside its bar", "dual below LIBSVM", "stalled unjustly")
+    what = f"{record['problems']:,} small problems: "
+    return [Claim(what + name, "none", f"{n:,}", n == 0) for name in names for n in [record["verdicts"][name]]]
+
+
+def _shares(record: Record) -> list[Claim]:
+    claims = []
+    for name, aim in (("libsvm solves", 1.0), ("libsvm does not", 0.9)):
+        count, what = record["solved"][name], page.SOLVED[name]
+        share = count["solved"] / count["problems"] if count["problems"] else None
+        holds = None if share is None else share >= aim
+        claims.append(Claim(f"solved, of the {what}", f"at least {aim:.0%}", tables.number(share, ".2%"), holds))
+    curve = record["profile"]
+    behind = max(t - o for f, t, o in zip(*(curve[k] for k in ("factors", "libsvm", "ours")), strict=True) if f >= 3)
+    claims.append(Claim("profile beyond a factor of 3: below LIBSVM's by", "at most 0", f"{behind:.4f}", behind <= 0))
+    return claims
+
+
 JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
+    "truth": truth,
     "single": single,
     "multiclass": multiclass,
     "memory_budget": memory_budget,

@@ -132,6 +132,27 @@ def batch(records: Sequence[Record], path: Path) -> None:
     _save(figure, path)
 
 
+def truth(cases: Cases, path: Path) -> None:
+    """Draw the performance profile of the newest run, and ours of the baseline beside it."""
+    figure, axes = _new(3.6)
+    for case, colour, label, style in (
+        ("truth", COLOURS[OURS], OURS, "-"),
+        ("baseline", COLOURS[OURS], f"{OURS}, before", ":"),
+    ):
+        for record in cases.get(case, [])[-1:]:
+            axes.step(record["profile"]["factors"], record["profile"]["ours"], style, color=colour, label=label)
+    newest = (cases.get("truth") or cases["baseline"])[-1]["profile"]
+    axes.step(newest["factors"], newest["libsvm"], color=COLOURS["scikit-learn"], label="LIBSVM (scikit-learn)")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel("time over the best solver's")
+    axes.set_ylabel("share of the problems")
+    axes.set_ylim(0, 1.01)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="lower right")
+    _save(figure, path)
+
+
 def draw(suites: Mapping[str, Cases], folder: Path) -> dict[str, Path]:
     """Draw what has records; returns the file of each plot."""
     drawn = {}
@@ -140,6 +161,7 @@ def draw(suites: Mapping[str, Cases], folder: Path) -> dict[str, Path]:
         ("floors", floors, "single"),
         ("multiclass", seconds_by_case, "multiclass"),
         ("scaling", scaling, "scaling"),
+        ("truth", truth, "truth"),
     ):
         if suites.get(suite):
             drawn[name] = folder / f"performance-{name}.svg"

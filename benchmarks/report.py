@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import batch, claims, figures, results, tables
 from benchmarks.claims import Cases
 from benchmarks.results import Record
+from benchmarks.truth import page
 
-SUITES = ("single", "multiclass", "memory_budget", "scaling", "merged_rows", "batch")
+SUITES = ("truth", "single", "multiclass", "memory_budget", "scaling", "merged_rows", "batch")
 
 INTRODUCTION = """# Performance
 
@@ -20,6 +21,7 @@ Written by `make bench-report` from `benchmarks/results/*.jsonl`; do not edit by
 make bench DATA=PATH                    # everything below but the batch, about an hour
 make bench DATA=PATH CASES=a9a,letter   # some cases;  RESUME=1 goes on with an interrupted run
 make bench-batch DATA=PATH              # the cross-validated batch
+make bench-truth MINUTES=60             # thousands of small problems, every certificate judged; needs no DATA
 ```
 
 `PATH` holds the data sets under the names that `benchmarks/cases.py` reads. The peers live in an environment of
@@ -49,6 +51,7 @@ RULES = """## How it is measured
 """
 
 TITLES = {
+    "truth": "## Is it true?",
     "single": "## Single fits",
     "multiclass": "## All classes",
     "memory_budget": "## Within a memory budget",
@@ -68,17 +71,11 @@ NOTES = {
 }
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out a Markdown table, numbers to the right."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" + "---:|" * (len(header) - 1)]
-    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows)]) + "\n"
-
-
 def _claims(suites: Mapping[str, Cases]) -> str:
     found = claims.all_of(suites)
     words = {True: "yes", False: "**no**", None: "not measured"}
     rows = [(claim.what, claim.aim, claim.measured, words[claim.holds]) for claim in found]
-    return "## Aims and what was measured\n\n" + _table(("", "aim", "measured", "holds"), rows)
+    return "## Aims and what was measured\n\n" + page.table(("", "aim", "measured", "holds"), rows)
 
 
 def _machine(records: Sequence[Record]) -> str:
@@ -97,7 +94,7 @@ def _machine(records: Sequence[Record]) -> str:
 
 def _case(records: Sequence[Record]) -> str:
     rows = [tables.row(record, records) for record in records]
-    return f"### {tables.heading(records)}\n\n" + _table(tables.HEADER, rows)
+    return f"### {tables.heading(records)}\n\n" + page.table(tables.HEADER, rows)
 
 
 def _exponents(cases: Cases) -> str:
@@ -107,12 +104,12 @@ def _exponents(cases: Cases) -> str:
     for solver, (at, seconds, exponent) in found.items():
         by_size = dict(zip(at, seconds, strict=True))
         rows.append([solver, *(tables.seconds(by_size.get(n)) for n in sizes), f"{exponent:.2f}"])
-    return _table(["seconds at n =", *(f"{n:,}" for n in sizes), "exponent"], rows)
+    return page.table(["seconds at n =", *(f"{n:,}" for n in sizes), "exponent"], rows)
 
 
 def _batch(records: Sequence[Record]) -> str:
     searches = [record for record in records if "scores" in record]
-    text = _table(batch.HEADER, [batch.row(record, searches) for record in searches])
+    text = page.table(batch.HEADER, [batch.row(record, searches) for record in searches])
     for record in searches:
         if "stages" in record:
             stages = ", ".join(f"{name} {tables.seconds(value)}" for name, value in record["stages"].items())
@@ -133,6 +130,7 @@ def _images(names: Sequence[str], drawn: Mapping[str, Path], docs: Path) -> str:
         "multiclass": "Seconds for all classes",
         "scaling": "Time against n",
         "batch": "Seconds of the batch",
+        "truth": "Share of the problems against time over the best solver's",
     }
     return "".join(f"![{captions[name]}]({os.path.relpath(drawn[name], docs)})\n\n" for name in names if name in drawn)
 
@@ -141,6 +139,8 @@ def _section(suite: str, cases: Cases, drawn: Mapping[str, Path], docs: Path) ->
     parts = [TITLES[suite] + "\n"]
     if suite in NOTES:
         parts.append(NOTES[suite] + "\n")
+    if suite == "truth":
+        return "\n".join([*parts, page.section(cases), _images([suite], drawn, docs)])
     parts.append(_images([suite, "floors"] if suite == "single" else [suite], drawn, docs).rstrip() + "\n")
     if suite == "scaling":
         parts.append(_exponents(cases))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-import traceback
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,12 @@ import numpy as np
 from benchmarks import judge, memory
 from benchmarks.cases import Table
 from benchmarks.peers import Spec, peer_of
+from benchmarks.remote import Remote, WorkerEnded
+
+__all__ = ["Trial", "Worker", "WorkerEnded", "n_distinct"]
 
 TRIAL_ROWS, TRIAL_REPEATS = 4_000, 3
 SPARSE_BELOW = 0.6  # density under which compressed rows are worth a trial
-
-
-class WorkerEnded(Exception):
-    """The solver did not load, failed, or was ended at its time limit; the text says which."""
 
 
 class Trial:
@@ -106,50 +102,8 @@ def _told(model: Any) -> dict[str, Any]:
     return {key: value for key, value in told.items() if value is not None}
 
 
-def _serve(connection: Connection, peer: str, task: str, path: Path) -> None:
-    """Answer calls until the other side closes."""
-    trial: Trial | None = None
-    while (call := connection.recv()) is not None:
-        method, arguments = call
-        try:
-            trial = trial or Trial(peer, task, path)
-            connection.send((True, getattr(trial, method)(*arguments)))
-        except Exception as error:
-            # the boundary of a foreign library: whatever it raises is its result
-            connection.send((False, "".join(traceback.format_exception_only(error)).strip()))
-
-
-class Worker:
+class Worker(Remote):
     """The parent's side of a `Trial` in a fresh process."""
 
     def __init__(self, peer: str, task: str, path: Path) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, peer, task, path), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> dict[str, Any]:
-        """Run a method of `Trial` there; WorkerEnded when it fails, dies or is busy after `timeout` seconds."""
-        try:
-            self._connection.send((method, arguments))
-            if not self._connection.poll(timeout):
-                self.kill()
-                raise WorkerEnded(f"ended after {timeout:.0f} s")
-            done, result = self._connection.recv()
-        except (EOFError, ConnectionError) as error:
-            raise WorkerEnded("the process died") from error
-        if not done:
-            raise WorkerEnded(result)
-        return result
-
-    def kill(self) -> None:
-        """End the process at once."""
-        self._process.kill()
-        self._process.join()
-
-    def close(self) -> None:
-        """Let the process end by itself; it holds nothing worth waiting for."""
-        if self._process.is_alive():
-            self.kill()
-        self._connection.close()
+        super().__init__(Trial, peer, task, path)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numba
 
-__all__ = ["njit", "njit_fused"]
+__all__ = ["njit", "njit_fused", "njit_sums"]
 
 
 def njit(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,3 +21,8 @@ def njit(function: Callable[..., Any]) -> Callable[..., Any]:
 def njit_fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """As `njit`, with a * b + c rounded once: a quarter less time where the arithmetic is all there is."""
     return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(function)
+
+
+def njit_sums(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `njit_fused`, with the terms of a sum added in the order that is fastest: the same one in every call."""
+    return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})(function)

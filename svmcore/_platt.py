@@ -76,10 +76,10 @@ def fit_sigmoid(decision: Floats, positive: Floats) -> tuple[float, float]:
 def held_out_decisions(
     qp: SignedQP, inverse: Floats, weights: Floats, solver: Solver, rng: np.random.Generator
 ) -> Floats:
-    """Decision values (n,) of the original rows of a classifier's program, each from a model that has not seen the row.
+    """Decision values (n,) of the original rows of a classifier's program, each by a model that has not seen it.
 
-    Original row t is variable `inverse[t]`, with the share `weights[t]` of its box and ridge: a fold is a box. A training
-    part of one class alone gives its sign, an empty one 0, as in LIBSVM.
+    Original row t is variable `inverse[t]`, with the share `weights[t]` of its box and ridge: a fold is a box. A
+    training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
     """
     n = len(inverse)
     order = rng.permutation(n)

@@ -70,12 +70,13 @@ class _BlasLimit(ContextDecorator):
         self._lock = threading.RLock()  # a signal handler may interrupt its own thread here
         self._holders = 0
         self._mine = threading.local()
-        self._limit: Any = None
+        self._found: list[tuple[Any, int]] | None = None  # while held: the libraries and their threads before
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._limit is None:
-                self._limit = _blas().limit(limits=1, user_api="blas")
+            if self._found is None:
+                self._found = [(library, library.num_threads) for library in _blas()]
+                _set_threads([(library, 1) for library, _ in self._found])
             self._count(1)
 
     def __exit__(self, *error: object) -> None:
@@ -89,9 +90,8 @@ class _BlasLimit(ContextDecorator):
         self._mine.holds = getattr(self._mine, "holds", 0) + change
 
     def _lift(self) -> None:
-        limit, self._limit = self._limit, None
-        if limit is not None:
-            limit.restore_original_limits()
+        _set_threads(self._found or [])
+        self._found = None
 
     def before_fork(self) -> None:
         """No other thread is half way through a change when the process is copied."""
@@ -110,8 +110,20 @@ class _BlasLimit(ContextDecorator):
 
 
 @lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+def _blas() -> list[Any]:
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+def _set_threads(wanted: list[tuple[Any, int]]) -> None:
+    """Set the threads of BLAS libraries, from whatever thread.
+
+    threadpoolctl lets the first thread that sets them do it until it is done, and the others do nothing, silently.
+    """
+    for library, count in wanted:
+        give_up = getattr(library, "clear_controlling_thread", lambda force: None)  # since threadpoolctl 3.8
+        give_up(force=True)
+        library.set_num_threads(count)
+        give_up(force=True)
 
 
 _blas_limit = _BlasLimit()

@@ -23,7 +23,7 @@ import numpy as np
 from svmcore._threads import one_blas_thread
 from svmcore.points import Floats
 from svmcore.qp import SignedQP, exact_sum
-from svmcore.sources.base import matvec_and_sizes
+from svmcore.sources.base import matvec_and_sizes, matvec_compensated
 
 __all__ = ["Certificate", "Evaluation", "certify", "evaluate", "primal_at"]
 
@@ -122,7 +122,8 @@ class _Outputs:
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
             self.sizes = self.sizes + qp.shift * self.length
-        self.errors = self._errors(None if self._direct else qp.source.rounding)
+        rounding = None if self.exact is None else self.exact.unit if self._direct else qp.source.rounding
+        self.errors = self._errors(rounding)
 
     @property
     def _direct(self) -> bool:
@@ -136,13 +137,15 @@ class _Outputs:
         self.n_exact = len(rows)
         return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)
 
-    def _errors(self, rounding: object) -> Floats:
+    def _errors(self, rounding: object, terms: float | None = None) -> Floats:
         """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
-        terms = 1.0 if self._direct else len(self.support) / 8.0 + 8.0
-        errors = EPS * terms * self.sizes
-        if rounding is not None:
-            errors += rounding.relative * self.sizes + rounding.absolute * self.length
-        return errors
+        terms = terms or len(self.support) / 8.0 + 8.0
+        errors = EPS * (np.abs(self.values) if self._direct else terms * self.sizes)
+        if rounding is None:
+            return errors
+        if not np.isfinite(rounding.relative):  # a kernel that does not say
+            return np.full_like(errors, np.inf)
+        return errors + rounding.relative * self.sizes + rounding.absolute * self.length
 
     @property
     def scores(self) -> Floats:
@@ -152,6 +155,9 @@ class _Outputs:
 
     def sharpen(self, resolution: float) -> None:
         """Compute again from the rows what could decide, if its error is above the resolution."""
+        if self.exact is None and self.errors.max(initial=0.0) > resolution:
+            values = matvec_compensated(self.qp.source, self.coef)
+            self.values, self.errors = values + self.qp.shift * self.coef.sum(), self._errors(None, 2.0)
         if self.exact is None or self._direct:
             return
         self._sharpen_support(resolution)
@@ -167,7 +173,7 @@ class _Outputs:
             self._replace(self.support, self.exact.symmetric_product(self.support, self.coef[self.support]))
 
     def _replace(self, rows: Floats, values: Floats) -> None:
-        better = self._errors(self.exact.unit)
+        better = self._errors(self.exact.unit, self.exact.summands(len(self.support)))
         rows_better = better[rows] < self.errors[rows]
         rows, values = rows[rows_better], values[rows_better]
         self.values[rows] = values + self.qp.shift * self.coef.sum()

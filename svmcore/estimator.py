@@ -76,7 +76,8 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     loss
         "hinge", or "squared_hinge".
     solver
-        Name of a solver, or a `svmcore.Solver` with parameters of its own beside `tol` and `max_iter`.
+        Name of a solver, or a `svmcore.Solver` with parameters of its own beside `tol` and `max_iter`. "auto" takes an
+        interior point for a linear kernel of few features, and SMO else.
     multi_class
         "ovo", one problem for each pair of classes, or "ovr", one for each class against the rest.
     time_limit
@@ -148,7 +149,7 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         break_ties: bool = False,
         random_state: Any = None,
         loss: str = "hinge",
-        solver: Any = "smo",
+        solver: Any = "auto",
         multi_class: str = "ovo",
         time_limit: float | None = None,
         n_jobs: int | None = None,
@@ -188,8 +189,10 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.probability != "deprecated":
             warnings.warn(OLD_PROBABILITY, FutureWarning, stacklevel=3)
         X, y, weights = self._validated(X, y, sample_weight)
-        start = self._start(len(y)) if self.warm_start else None
+        start, before = (self._start(len(y)), self.classes_) if self._may_go_on else (None, None)
         codes = self._encode(y, weights)
+        if not np.array_equal(self.classes_, before):
+            start = None  # other classes are other problems
         rows = self._kernel_rows(X)
         with stop_on_interrupt() as interrupted, Hooks(self, X, y, sample_weight, interrupted) as hooks:
             training = train(self._recipe(y, weights), rows, codes, self.classes_, weights, hooks.control, start)
@@ -302,9 +305,15 @@ class SVC(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)) if self.probability is True else None,
         )
 
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether there is a fit before to start from, with the same scheme."""
+        fitted = self.warm_start and hasattr(self, "shape_fit_")
+        return bool(fitted and (self._model.scheme == self.multi_class or len(self.classes_) == 2))
+
     def _start(self, n: int) -> Floats | None:
         """Coefficients (k, n) of the fit before, if it was on as many rows."""
-        if not hasattr(self, "shape_fit_") or self.shape_fit_[0] != n:
+        if self.shape_fit_[0] != n:
             return None
         coef: Any = self.dual_coef_
         coef = coef.toarray() if sparse.issparse(coef) else coef

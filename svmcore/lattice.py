@@ -22,6 +22,7 @@ __all__ = ["Codes", "encode", "integer_products"]
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step
 ROUNDING = 2.0**-23  # of the widest range: x = c + h k holds to what casting centred rows to float32 would cost
+EXACT = 2.0**-50  # of the widest range: what rounding in float64 explains
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,11 +37,17 @@ class Codes:
         p.
     step
         h.
+    deviation
+        The largest abs(x - c - h k) of the rows that were coded, rounding included.
+    exact
+        Whether that is no more than what rounding in float64 explains.
     """
 
     bytes: Any
     n_features: int
     step: float
+    deviation: float = 0.0
+    exact: bool = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,7 +60,7 @@ class Codes:
         return np.dtype(np.float32)
 
     def __getitem__(self, rows: Any) -> "Codes":
-        return Codes(self.bytes[rows], self.n_features, self.step)
+        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact)
 
     def decoded(self) -> Any:
         """The rows h k about the corner, (n, p) float64."""
@@ -77,14 +84,15 @@ def encode(X: Any) -> tuple[Any, Codes] | None:
     span = float((X.max(axis=0) - corner).max())
     if not 0.5 < span / gap < LEVELS + 0.5:
         return None
-    codes = Codes(np.zeros((n, -(-p // 4) * 4), np.uint8), p, span / round(span / gap))
-    found: list[bool] = []
+    step, written = span / round(span / gap), np.zeros((n, -(-p // 4) * 4), np.uint8)
+    found: list[float] = []
 
     def part(lo: int, hi: int) -> None:
-        found.append(_encode(X[lo:hi], corner, codes.step, ROUNDING * span, codes.bytes[lo:hi]))
+        found.append(_encode(X[lo:hi], corner, step, ROUNDING * span, written[lo:hi]))
 
     split_range(n, part, least=1024)
-    return (corner, codes) if all(found) else None
+    deviation = max(found) + 2.0**-52 * span
+    return (corner, Codes(written, p, step, deviation, deviation <= EXACT * span)) if deviation < np.inf else None
 
 
 def _smallest_gap(sample: Any) -> float:
@@ -97,17 +105,21 @@ def _smallest_gap(sample: Any) -> float:
 
 @njit
 def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
-    """Write the integers k nearest to (X - corner) / step; False if some step k misses its value by over `limit`."""
+    """Write the integers k nearest to (X - corner) / step; the largest miss, inf as soon as one is over `limit`."""
+    most = np.int64(0)
+    missed = np.empty(1, np.float64)
+    key = missed.view(np.int64)
     for i in range(X.shape[0]):
-        missed = False
         for f in range(X.shape[1]):
             u = np.float64(X[i, f]) - corner[f]
             k = np.rint(u / step)
-            missed |= not abs(u - step * k) <= limit  # a NaN misses too
             out[i, f] = np.uint8(np.int64(k))
-        if missed:
-            return False
-    return True
+            # floats that are not negative are in the order of their bits, a NaN above all: this loop vectorises
+            most = max(most, np.float64(abs(u - step * k)).view(np.int64))
+        key[0] = most
+        if not missed[0] <= limit:
+            return np.inf
+    return missed[0]
 
 
 def integer_products(left: Codes, right: Codes) -> Any:

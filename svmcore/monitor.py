@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from svmcore.solution import Status
+from svmcore.status import Status
 
 __all__ = ["Monitor", "Progress"]
 
@@ -54,6 +54,11 @@ class Monitor:
     def seconds(self) -> float:
         """Seconds since the start."""
         return time.perf_counter() - self._started
+
+    @property
+    def last_gap(self) -> float:
+        """The KKT gap that was recorded last, inf before any."""
+        return self.history[-1].kkt_gap if self.history else float("inf")
 
     def stops(self, n_iter: int, kkt_gap: float) -> Status | None:
         """Record progress; return the Status to end with, or None to go on."""

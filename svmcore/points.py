@@ -9,6 +9,7 @@ are CSR, which cannot be centred; their inner products accumulate in float64 ins
 """
 
 import dataclasses
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from svmcore._threads import one_blas_thread, split_range
 from svmcore.errors import InvalidProblem
 from svmcore.lattice import Codes, encode, integer_products
 
-__all__ = ["Floats", "Moments", "Points", "Rows", "inner_products"]
+__all__ = ["Extent", "Floats", "Moments", "Points", "Rows", "check_fit", "inner_products"]
 
 Floats: TypeAlias = NDArray[Any]
 Rows: TypeAlias = Any  # an (n, p) array or a scipy CSR matrix: scipy ships no types
@@ -37,12 +38,29 @@ class Moments(NamedTuple):
     """What a kernel of the inner product needs beside the products: (n,) float64 vectors of one side of a block."""
 
     norm2: Floats  # ||u||^2, squared norms about the centre
-    offset: Floats  # o = u'c + c'c / 2, so that x'z = u_x'u_z + o_x + o_z
+    along: Floats  # u'c
+    half: float = 0.0  # c'c / 2
+
+    @property
+    def offset(self) -> Floats:
+        """O = u'c + c'c / 2 (n,), so that x'z = u_x'u_z + o_x + o_z."""
+        return self.along + self.half
 
     @property
     def square(self) -> Floats:
         """X'x (n,), the squared norms about the origin."""
         return self.norm2 + 2.0 * self.offset
+
+    def take(self, rows: Any) -> "Moments":
+        """Those of some rows."""
+        return Moments(self.norm2[rows], self.along[rows], self.half)
+
+
+class Extent(NamedTuple):
+    """How far rows reach: what bounds the rounding of their kernel values."""
+
+    norm2: float  # the largest ||u||^2, about the centre
+    square: float  # the largest x'x, about the origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +75,15 @@ class Points:
         Squared norms and offsets (n,), float64.
     centre
         (p,) float64, or (0,) for CSR rows. Two `Points` fit together only with the same centre.
+    whole
+        Of parts: how far all the rows reach that these were taken from, so that a value does not depend on which other
+        rows are asked for with it.
     """
 
     values: Rows
     moments: Moments
     centre: Floats
+    whole: Extent | None = None
 
     @classmethod
     def prepare(cls, X: Rows, centre: Floats | None = None, dtype: DTypeLike = np.float32) -> "Points":
@@ -112,19 +134,19 @@ class Points:
     @classmethod
     @one_blas_thread()
     def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
-        moments = Moments(np.empty(len(codes.bytes)), np.empty(len(codes.bytes)))
+        moments = _empty_moments(len(codes.bytes), centre)
         step = max(1, (1 << 17) // max(1, codes.n_features))
         for start in range(0, len(codes.bytes), step):
             rows = slice(start, start + step)
             u = codes[rows].decoded()
             np.einsum("ij,ij->i", u, u, out=moments.norm2[rows])
-            moments.offset[rows] = u @ centre + 0.5 * (centre @ centre)
+            np.matmul(u, centre, out=moments.along[rows])
         return cls(codes, moments, centre)
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
         values = np.empty(X.shape, dtype)
-        moments = Moments(np.empty(len(X)), np.empty(len(X)))
+        moments = _empty_moments(len(X), centre)
         step = max(1, (1 << 20) // max(1, X.shape[1] * 8))  # 1 MB of float64 at a time stays in cache
 
         def part(first: int, last: int) -> None:
@@ -132,7 +154,7 @@ class Points:
                 rows = slice(start, start + step)
                 centred = X[rows] - centre
                 np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
-                moments.offset[rows] = centred @ centre + 0.5 * (centre @ centre)
+                np.matmul(centred, centre, out=moments.along[rows])
                 values[rows] = centred
 
         split_range(-(-len(X) // step), part, least=4)  # whole steps: the same bits on any number of threads
@@ -175,11 +197,17 @@ class Points:
 
     def take(self, idx: Any) -> "Points":
         """Rows `idx` (an index array or a slice), with their norms; a slice of dense rows copies nothing."""
-        return Points(self.values[idx], Moments(self.moments.norm2[idx], self.moments.offset[idx]), self.centre)
+        return Points(self.values[idx], self.moments.take(idx), self.centre, self.extent)
 
     def rows(self, start: int, stop: int) -> "Points":
         """Rows start ... stop - 1."""
         return self.take(slice(start, stop))
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The largest norms of all the rows that these are part of."""
+        norm2, square = self.moments.norm2, self.moments.square
+        return self.whole or Extent(float(norm2.max(initial=0.0)), float(square.max(initial=0.0)))
 
     @property
     def origin_values(self) -> Rows:
@@ -195,13 +223,9 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     Raises
     ------
     InvalidProblem
-        If the two sides differ in width, form or centre.
+        If the two sides differ in width, form, centre or step.
     """
-    if P.n_features != Q.n_features or P.form != Q.form:
-        raise InvalidProblem(
-            f"both sides of a kernel block need the same features; given {P.n_features} "
-            f"({P.form}) and {Q.n_features} ({Q.form})"
-        )
+    check_fit(P, Q)
     if P.on_lattice:
         return np.multiply(integer_products(P.values, Q.values), P.values.step**2, out=out)
     if P.is_sparse:
@@ -212,6 +236,27 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     if out is None:
         return P.values @ Q.values.T
     return np.matmul(P.values, Q.values.T, out=out)
+
+
+def check_fit(P: Points, Q: Points) -> None:
+    """Refuse two sides of a block whose products mean nothing: other features, another form, centre or step."""
+    if P.n_features != Q.n_features or P.form != Q.form:
+        raise InvalidProblem(
+            f"both sides of a kernel block need the same features; given {P.n_features} "
+            f"({P.form}) and {Q.n_features} ({Q.form})"
+        )
+    if P.centre is not Q.centre and not np.array_equal(P.centre, Q.centre):
+        raise InvalidProblem(
+            "both sides of a kernel block need the same centre; prepare one side with the centre of the other"
+        )
+    if P.on_lattice and P.values.step != Q.values.step:
+        raise InvalidProblem(
+            f"both sides of a kernel block need the same lattice; given steps {P.values.step!r} and {Q.values.step!r}"
+        )
+
+
+def _empty_moments(n: int, centre: Floats) -> Moments:
+    return Moments(np.empty(n), np.empty(n), 0.5 * float(centre @ centre))
 
 
 def _as_dense(X: Rows) -> Floats:

@@ -1,34 +1,15 @@
 """What a solver returns: the answer, how it ended, and the proof of how far it is from optimal."""
 
 import dataclasses
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from svmcore.certificate import Certificate
+from svmcore.monitor import Progress
 from svmcore.points import Floats
-
-if TYPE_CHECKING:
-    from svmcore.certificate import Certificate
-    from svmcore.monitor import Progress
+from svmcore.status import Status
 
 __all__ = ["Solution", "Status"]
-
-
-class Status(StrEnum):
-    """How a solve ended; only CONVERGED promises a KKT gap of at most tol, proved in float64 on all rows."""
-
-    CONVERGED = "converged"
-    MAX_ITER = "max_iter"
-    TIME_LIMIT = "time_limit"
-    STOPPED = "stopped"
-    STALLED = "stalled"  # nothing left to do by the solver's own rule, or float64 cannot tell: scale the data
-    INFEASIBLE = "infeasible"  # a variable without bound and ridge grows for ever: a hard margin, not separable
-
-    @property
-    def severity(self) -> int:
-        """0 for CONVERGED, larger is worse: the status of several problems is their worst."""
-        return list(Status).index(self)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,11 +40,11 @@ class Solution:
     bias: float
     status: Status
     n_iter: int
-    certificate: "Certificate"
+    certificate: Certificate
     decision: Floats
     score: Floats
     norm2: float
-    history: tuple["Progress", ...] = ()
+    history: tuple[Progress, ...] = ()
 
     @property
     def alpha(self) -> Floats:

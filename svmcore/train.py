@@ -19,13 +19,14 @@ from svmcore.errors import InvalidProblem
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.kernels.precomputed import is_psd
 from svmcore.losses import Hinge, Loss
 from svmcore.model import Model
 from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
 from svmcore.plan import Plan, choose_plan
-from svmcore.points import Floats, Points, Rows
-from svmcore.qp import SignedQP
+from svmcore.points import Floats, Rows
+from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
@@ -36,6 +37,7 @@ __all__ = ["Control", "Recipe", "Training", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
+PSD_ROWS = 4096  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 
@@ -152,6 +154,8 @@ def train(
         )
     kernel = recipe.kernel.resolved(X.shape[1], variance)
     recipe = dataclasses.replace(recipe, kernel=kernel)
+    named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
+    recipe.solver.admits(recipe.loss, Bias.FREE, named, np.isinf(recipe.C))
     goals = targets(distinct.codes, len(classes), recipe.scheme)
     work = _Work(recipe, distinct, goals, control, None if start is None else distinct.at_distinct(start))
     try:
@@ -188,8 +192,8 @@ class _Work:
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         rows = self.distinct.rows
-        if isinstance(self.recipe.kernel, Precomputed):
-            return "resident", ResidentGram(np.asarray(rows, dtype=self.dtype))
+        if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
+            return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
         if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
             rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
         computed = self._computed(rows)
@@ -200,12 +204,19 @@ class _Work:
             gram = resident_gram(computed, self.control.stops)
             if gram is not None:
                 return plan, gram
-        return "columns", CachedColumns(computed, self.recipe.cache_bytes)
+        return "columns", self._cached(computed)
+
+    def _cached(self, computed: ComputedColumns) -> CachedColumns:
+        """Columns in the budget, a quarter of which at most is for the square of a working set."""
+        limit = self.recipe.cache_bytes
+        scratch = min(limit // 4, SMO.square_bytes(computed.n, self.dtype))
+        return CachedColumns(computed, limit, None, scratch)
 
     def _computed(self, rows: Rows) -> ComputedColumns:
         """K of the rows, centred: the programs here have all sums 0, so that it is the same program."""
         kernel = self.recipe.kernel.centred()
-        return ComputedColumns(kernel, Points.for_gram(rows, self.dtype), self.dtype, ExactKernel(kernel, rows))
+        points = kernel.prepare_gram(rows, self.dtype)
+        return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
         return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
@@ -259,7 +270,7 @@ class _Work:
             gram = self.source.pair(i, j)
             if gram is not None:
                 return gram
-        return CachedColumns(self.source.source.take(rows), self.recipe.cache_bytes)
+        return self._cached(self.source.source.take(rows))
 
 
 def _training(work: _Work, X: Rows, classes: Floats) -> Training:

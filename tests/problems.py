@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from svmcore import RBF, Bias, ComputedColumns, Kernel, Linear, Loss, Points, Problem, ResidentGram, Solver
+from svmcore import (
+    RBF,
+    Bias,
+    ComputedColumns,
+    Kernel,
+    Linear,
+    Loss,
+    Points,
+    ResidentGram,
+    SignedQP,
+    Solver,
+    classification,
+)
 from svmcore.errors import Unsupported
 
 FIVE = np.array([[0.0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]])
@@ -27,16 +39,16 @@ class Case:
     kernel: Kernel
     C: Any
 
-    def problem(self, solver: Solver, loss: Loss, bias: Bias, **changes: Any) -> Problem:
-        """The problem over columns of the type that the solver asks for; linear columns carry their rows."""
+    def problem(self, solver: Solver, loss: Loss, bias: Bias, **changes: Any) -> SignedQP:
+        """The program over columns of the type that the solver asks for; linear columns carry their rows."""
         case = dataclasses.replace(self, **changes)
         dtype = solver.column_dtype
         points = case.kernel.prepare(case.X, None, np.float64)
         if isinstance(case.kernel, Linear):
-            columns: Any = ComputedColumns(case.kernel, Points.prepare(case.X, None, dtype), dtype)
+            source: Any = ComputedColumns(case.kernel, Points.prepare(case.X, None, dtype), dtype)
         else:
-            columns = ResidentGram(case.kernel.block(points, points).astype(dtype))
-        return Problem(columns, case.y, case.C, loss, bias, psd=case.kernel.psd)
+            source = ResidentGram(case.kernel.block(points, points).astype(dtype), psd=case.kernel.psd)
+        return classification(source, case.y, case.C, loss, bias)
 
 
 @functools.cache

@@ -15,9 +15,11 @@ from numba.extending import intrinsic
 from svmcore._numba import njit_fused
 from svmcore.points import Floats, Moments
 
-__all__ = ["exp_of_differences", "exp_of_distances", "exp_pass", "float64_pass"]
+__all__ = ["EXP_FLOAT32", "LARGEST_FLOAT32", "exp_of_differences", "exp_of_distances", "exp_pass", "float64_pass"]
 
 STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
+EXP_FLOAT32 = 1.5 * 2.0**-24  # bound of the relative error of `_exp`: 1.432 units over all float32 from -87 to 0
+LARGEST_FLOAT32 = 1e37  # of a factor that may still be cast to float32 and multiplied
 LINE, LANES = 64, 16  # bytes and float32 values of a cache line
 
 
@@ -25,11 +27,12 @@ def float64_pass(G: Floats, x: Moments, z: Moments, out: Floats | None, function
     """Apply `function` (in place, float64) to x'z = G + o_x + o_z, a few rows at a time, into `out` or G."""
     out = G if out is None else out
     step = max(1, (1 << 17) // max(1, G.shape[1]))
+    left, right = x.offset[:, None], z.offset
     for start in range(0, G.shape[0], step):
         part = slice(start, start + step)
         products = G[part].astype(np.float64)
-        products += x.offset[part, None]
-        products += z.offset
+        products += left[part]
+        products += right
         function(products)
         out[part] = products
     return out

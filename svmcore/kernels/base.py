@@ -12,45 +12,55 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
+from scipy import sparse
 
 from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
 from svmcore._plugins import Plugin
 from svmcore.errors import InputError
-from svmcore.points import Floats, Moments, Points, Rows, inner_products
+from svmcore.kernels._tiles import Blocks, Tiles
+from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
+from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
 
-__all__ = ["InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number"]
+__all__ = ["NOTHING", "InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number", "reach"]
 
 LATTICE_ROWS, LATTICE_COLUMNS = 256, 1536  # of an int32 temporary, 1.5 MB; long rows are written at full speed
 TILE = 512  # rows and columns of a float64 temporary: 2 MB, which stays in the second-level cache
+NOTHING = Rounding(np.inf, np.inf)
 
 
 class Kernel(Plugin, ABC):
     """k(x, z), a frozen dataclass; override `__call__`, and `diagonal` where a formula is at hand.
 
-    `psd` says whether every Gram matrix is positive semi-definite (tanh's is not); `example` holds the parameters with
-    which the contract tests build the kernel.
+    `example` holds the parameters with which the contract tests build the kernel.
     """
 
-    psd: ClassVar[bool] = True
-    is_linear = False
-    is_centred = False
-
-    def centred(self):
-        return self
-
-    def at_centre(self, points):
-        return np.zeros(len(points))
-
-    def rounding(self, P, Q, dtype):
-        from types import SimpleNamespace
-
-        return SimpleNamespace(relative=3e-6 if dtype == np.float32 else 1e-15, absolute=0.0)
-
     example: ClassVar[dict[str, Any]] = {}
+    is_linear: ClassVar[bool] = False  # k(x, z) = x'z, of centred rows or not: a sum of values has weights
+    is_centred: ClassVar[bool] = False
+
+    @property
+    def psd(self) -> bool:
+        """Whether every Gram matrix is known to be positive semi-definite, with these parameters."""
+        return True
 
     @abstractmethod
     def __call__(self, X: Rows, Z: Rows) -> Floats:
         """Kernel values (n, m) of rows `X` (n, p) against rows `Z` (m, p), in float64."""
+
+    def centred(self) -> "Kernel":
+        """The kernel about the points' centre m in feature space: k(x, z) - k(x, m) - k(m, z) + k(m, m).
+
+        For every program whose coefficients sum to 0 it is the same kernel, and its values are as small as the data's
+        spread. It forms them without cancellation; a kernel whose values a shift does not enlarge is its own.
+        """
+        return self
+
+    def at_centre(self, P: Points) -> Floats:
+        """c_i = k(x_i, m) (n,) up to a constant, zeros for a kernel that is not centred.
+
+        With the bias b' of a centred kernel, b' - sum_j coef_j c_j is that of the kernel itself.
+        """
+        return np.zeros(len(P))
 
     def diagonal(self, X: Rows) -> Floats:
         """k(x_i, x_i), shape (n,)."""
@@ -60,6 +70,24 @@ class Kernel(Plugin, ABC):
         """Rows in the form that `block` takes."""
         return Points.prepare(X, centre, dtype)
 
+    def prepare_gram(self, X: Rows, dtype: DTypeLike = np.float32) -> Points:
+        """Rows that meet only each other, in the form in which `block` is fastest for values of `dtype`.
+
+        Of a kernel that is known by its values alone the rows stay as they are: what a shift or a cast would do to
+        them nobody can tell.
+        """
+        return Points.prepare(X, None if sparse.issparse(X) else np.zeros(X.shape[1]), np.float64)
+
+    def rounding(self, P: Points, Q: Points | Extent | None = None, dtype: DTypeLike = np.float32) -> Rounding:
+        """A bound of the errors of all values that `block` serves as `dtype` of rows of `P` against those of `Q`.
+
+        A kernel that does not say is taken to be right to a few roundings for each feature where its rows are exact,
+        and to nothing where they have been rounded. `Q` may be a mere `Extent` of rows prepared as `P` is; None is
+        `P` itself.
+        """
+        exact = P.is_sparse or (P.dtype == np.float64 and not P.centre.any())
+        return Rounding((8 * P.n_features + 64) * UNIT64 + unit_of(dtype), 0.0) if exact else NOTHING
+
     def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
         """Kernel values (len(P), len(Q)), written to `out` (float32 or float64) if given."""
         out = np.empty((len(P), len(Q)), P.dtype) if out is None else out
@@ -68,6 +96,10 @@ class Kernel(Plugin, ABC):
             part = P.rows(start, min(start + TILE, len(P)))
             out[start : start + len(part)] = self(part.origin_values, Z)
         return out
+
+    def tiles(self, P: Points, Q: Points) -> Tiles:
+        """The blocks of float64 values of float64 or lattice rows, to be weighted and added up."""
+        return Blocks(P, Q, self)
 
     def diagonal_of(self, P: Points) -> Floats:
         """k(x_i, x_i) (n,) float64 of prepared rows."""
@@ -104,7 +136,35 @@ class InnerProductKernel(Kernel):
     def from_moments(self, x: Moments) -> Floats:
         """k(x_i, x_i) (n,) float64 from the norms alone."""
 
-    def stands_alone(self, P: Points, Q: Points, dtype: DTypeLike) -> bool:
+    def prepare_gram(self, X: Rows, dtype: DTypeLike = np.float32) -> Points:
+        """Rows that meet only each other: on their lattice if they have one."""
+        return Points.for_gram(X, dtype)
+
+    def rounding(self, P: Points, Q: Points | Extent | None = None, dtype: DTypeLike = np.float32) -> Rounding:
+        """A bound of the errors of all values that `block` serves as `dtype` of rows of `P` against those of `Q`."""
+        Q = P if Q is None else Q
+        return self.rounding_within(Errors.of(P, Q, dtype, self.needs_float64(P, Q, dtype)))
+
+    def rounding_within(self, errors: Errors) -> Rounding:
+        """`rounding_of`, where no value can overflow."""
+        if not self.largest(errors) < errors.overflow:
+            return NOTHING
+        found = self.rounding_of(errors)
+        return found if np.isfinite(found).all() else NOTHING
+
+    def rounding_of(self, errors: Errors) -> Rounding:
+        """The bound of the values that `from_inner_products` makes of products with `errors`.
+
+        A kernel that does not say is taken to be right to a few roundings where the products are float64 of rows that
+        were not cast, and to nothing elsewhere.
+        """
+        return NOTHING
+
+    def largest(self, errors: Errors) -> float:
+        """A bound of abs(k(x, z)); a kernel with `rounding_of` has one."""
+        return np.inf
+
+    def stands_alone(self, P: Points, Q: Points | Extent, dtype: DTypeLike) -> bool:
         """Whether `block` has a better way than inner products, which it then shares with no other kernel."""
         return False
 
@@ -127,6 +187,7 @@ class InnerProductKernel(Kernel):
 
     def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
         """Kernel values (len(P), len(Q)): one matrix product and one elementwise pass, in place."""
+        check_fit(P, Q)
         out = np.empty((len(P), len(Q)), P.dtype) if out is None else out
         if P.on_lattice:
             _lattice_blocks([(self, out)], P, Q)
@@ -137,11 +198,15 @@ class InnerProductKernel(Kernel):
         inner_products(P, Q, out)
         return self.from_inner_products(out, P.moments, Q.moments)
 
-    def needs_float64(self, P: Points, Q: Points, dtype: DTypeLike) -> bool:
+    def needs_float64(self, P: Points, Q: Points | Extent, dtype: DTypeLike) -> bool:
         """Whether the products of this block must be float64: sparse rows, mixed types, or a coarse result."""
-        largest = max(float(side.moments.norm2.max(initial=0.0)) for side in (P, Q))
-        coarse = P.dtype == np.float32 and self.too_coarse(largest)
+        coarse = P.dtype == np.float32 and self.too_coarse(reach(P, Q))
         return bool(P.is_sparse or P.dtype != dtype or coarse)
+
+
+def reach(P: Points, Q: Points | Extent) -> float:
+    """The largest squared norm about the centre."""
+    return max(P.extent.norm2, (Q if isinstance(Q, Extent) else Q.extent).norm2)
 
 
 def blocks(
@@ -151,6 +216,7 @@ def blocks(
 
     They are those of `Kernel.block` to the last bit. `scratch` (n, m) of the rows' type is for the products.
     """
+    check_fit(P, Q)
     sharing: list[tuple[InnerProductKernel, Floats]] = []
     for kernel, out in zip(kernels, outs, strict=True):
         if not isinstance(kernel, InnerProductKernel) or kernel.stands_alone(P, Q, out.dtype):

@@ -1,32 +1,251 @@
-"""Stub."""
+"""Kernel values right in float64, from the rows as they came: what certificates are made of.
+
+Only the rows that are asked for are converted, about one centre for all of them; rows on a lattice keep its exact
+integers. Sums of values are formed in tiles that start at fixed rows, on all threads, and no matrix is ever held.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import numpy as np
+from scipy import sparse
+
+from svmcore._threads import split_range
+from svmcore.kernels._tiles import GRAIN, Tiles
+from svmcore.kernels.base import InnerProductKernel, Kernel
+from svmcore.kernels.precomputed import Precomputed
+from svmcore.kernels.rounding import UNIT64, Rounding, of_sums
+from svmcore.passes.compensated import outputs_of_csr, outputs_of_dense, weights_of_csr, weights_of_dense
+from svmcore.points import Extent, Floats, Moments, Points, Rows
+
+__all__ = ["ExactKernel"]
+
+PARTS = 32  # ranges of rows or columns at most: partial sums are this many numbers a row
+CHUNK = 256  # rows that are worth a thread
 
 
 class ExactKernel:
-    is_direct = False
+    """K of chosen rows, in float64.
 
-    def __init__(self, kernel, X, centred=False):
-        self.kernel, self.X = kernel, X
-        self._points = None
+    Parameters
+    ----------
+    kernel, X
+        A kernel with numeric parameters and the rows (n, p) as they came: dense or CSR.
+    centred
+        Take `kernel.centred()` in its place.
+    like
+        The rows as they are served. A centred kernel depends on the centre, and proofs mix served and exact values, so
+        both must have the same one; it also saves looking for a lattice again. Without it the rows are prepared as
+        `kernel.prepare_gram` would.
 
-    def points(self):
-        if self._points is None:
-            self._points = self.kernel.prepare(self.X, None, np.float64)
-        return self._points
+    >>> from svmcore.kernels import Linear
+    >>> ExactKernel(Linear(), np.array([[1.0, 2.0], [3.0, 4.0]])).block([0], [0, 1])
+    array([[ 5., 11.]])
+    """
+
+    def __init__(self, kernel: Kernel, X: Rows, centred: bool = False, like: Points | None = None) -> None:
+        self.kernel = kernel.centred() if centred else kernel
+        self.X = X
+        self._like = like
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def _given(self) -> Points:
+        """The rows as they are served: what tells the centre, the form and the norms."""
+        return self._like if self._like is not None else self.kernel.prepare_gram(self.X, np.float32)
 
     @property
-    def unit(self):
-        from types import SimpleNamespace
+    def centre(self) -> Floats:
+        """(p,) float64, or (0,) for rows kept sparse."""
+        return self._given.centre
 
-        return SimpleNamespace(relative=1e-15, absolute=0.0)
+    @property
+    def is_direct(self) -> bool:
+        """Whether a product costs a pass over the rows and not over the pairs: that of a linear kernel."""
+        return self.kernel.is_linear
 
-    def take(self, rows):
-        return ExactKernel(self.kernel, self.X[rows])
+    def take(self, rows: Any) -> "ExactKernel":
+        """The same kernel of the rows `rows` alone, about the same centre."""
+        return ExactKernel(self.kernel, self.X[rows], like=self._given.take(rows))
 
-    def product(self, rows, columns, coef):
-        P = self.points()
-        return self.kernel.block(P.take(rows), P.take(columns), np.empty((len(rows), len(columns)))) @ coef
+    def prepared(self, idx: Any) -> Points:
+        """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
+        if isinstance(self.kernel, Precomputed):
+            return self.kernel.prepare(self.X[idx])
+        if self._given.on_lattice and self._given.values.exact:
+            return self._given.take(idx)
+        return self._as_float64(self.X[idx])
 
-    def symmetric_product(self, rows, coef):
-        return self.product(rows, rows, coef)
+    def points(self) -> Points:
+        """All rows about the centre in float64, never on a lattice."""
+        if self._given.dtype == np.float64 and not self._given.on_lattice:
+            return self._given
+        return self._as_float64(self.X)
+
+    def _as_float64(self, X: Rows) -> Points:
+        return Points.prepare(X, self.centre, np.float64)
+
+    def block(self, rows: Any, columns: Any, out: Floats | None = None) -> Floats:
+        """K(x_i, x_j) (len(rows), len(columns)), float64."""
+        P, Q = self._left(rows), self._right(columns)
+        return self.kernel.block(P, Q, np.empty((len(P), len(Q))) if out is None else out)
+
+    def diagonal(self) -> Floats:
+        """K(x_i, x_i) (n,), float64."""
+        if isinstance(self.kernel, InnerProductKernel):
+            return self.kernel.from_moments(self._exact_moments())
+        return self.kernel.diagonal(self.X)
+
+    def product(self, rows: Any, columns: Any, coef: Floats) -> Floats:
+        """Sum_j coef_j k(x_i, x_j) over `columns`, (len(rows),); (len(rows), k) of several `coef` (len(columns), k)."""
+        coef = np.ascontiguousarray(coef, np.float64)
+        if self.is_direct:
+            return self._through_weights(rows, columns, coef)
+        P, Q = self._left(rows), self._right(columns)
+        tall = -(-len(P) // GRAIN) >= PARTS  # enough ranges of rows for every thread: columns need no parts
+        across = [slice(0, len(Q))] if tall and len(Q) else _ranges(len(Q), PARTS)
+        pairs = [(i, j) for i in _ranges(len(P), len(P)) for j in enumerate(across)]
+        parts = np.zeros((max(1, len(across)), len(P), *coef.shape[1:]))
+        tiles = self.kernel.tiles(P, Q)
+
+        def add(at: Any, memory: Floats) -> None:
+            i, (k, j) = at
+            tiles.add(i, j, coef[j], _NONE, (parts[k, i], _NONE), memory)
+
+        _on_all_threads(pairs, tiles, add)
+        return parts.sum(axis=0)
+
+    def symmetric_product(self, rows: Any, coef: Floats) -> Floats:
+        """`product(rows, rows, coef)`, each pair of rows met once."""
+        if self.is_direct:
+            return self.product(rows, rows, coef)
+        P, Q, coef = self._left(rows), self._right(rows), np.ascontiguousarray(coef, np.float64)
+        ranges = list(enumerate(_ranges(len(P), PARTS)))
+        parts = np.zeros((max(1, len(ranges)), len(P), *coef.shape[1:]))
+        tiles = self.kernel.tiles(P, Q)
+
+        def add(at: Any, memory: Floats) -> None:
+            (a, i), (b, j) = at
+            mirror = (coef[i], parts[a, j]) if a < b else (_NONE, _NONE)
+            tiles.add(i, j, coef[j], mirror[0], (parts[b, i], mirror[1]), memory)
+
+        _on_all_threads([(i, j) for i in ranges for j in ranges if i[0] <= j[0]], tiles, add)
+        return parts.sum(axis=0)
+
+    @cached_property
+    def unit(self) -> Rounding:
+        """A bound of the errors of all values, and of a linear kernel's sums against `sizes`.
+
+        For every other kernel a sum of m values is off by what its values are and by `summation(m)` of the sum of
+        their absolute values.
+        """
+        if self.is_direct:  # sums of m terms in twice the digits, m below 2^20: m^2 units squared
+            return Rounding(UNIT64 * UNIT64 * float(len(self) + self._given.n_features) ** 2, 0.0)
+        if not isinstance(self.kernel, InnerProductKernel):
+            return self.kernel.rounding(self.prepared(slice(0, 1)), dtype=np.float64)
+        return self.kernel.rounding(self._described(), dtype=np.float64)
+
+    def summands(self, m: int) -> int:
+        """Longest chain of additions in a product over `m` columns."""
+        if self.is_direct:
+            return 1
+        return -(-m // PARTS) + GRAIN + PARTS
+
+    def summation(self, m: int) -> float:
+        """Relative error of a sum of `m` weighted values against that of their absolute values."""
+        return of_sums(self.summands(m), UNIT64)
+
+    def sizes(self, coef: Floats) -> Floats:
+        """||x_i|| sum_j abs(coef_j) ||x_j|| (n,), about the centre for a centred kernel: what `unit` refers to."""
+        moments = self._given.moments
+        lengths = np.sqrt(np.maximum(moments.norm2 if self.kernel.is_centred else moments.square, 0.0))
+        lengths *= 1.0 + 1e-6  # the rows as they are served
+        return lengths * float(np.abs(coef) @ lengths)
+
+    # ---- how it is done
+    def _left(self, rows: Any) -> Points:
+        return rows if isinstance(rows, Points) else self.prepared(rows)
+
+    def _right(self, columns: Any) -> Points:
+        if isinstance(columns, Points):
+            return columns
+        if isinstance(self.kernel, Precomputed):
+            return self.kernel.prepare(self.kernel.units(np.arange(len(self))[columns], self.X.shape[1]))
+        return self.prepared(columns)
+
+    def _exact_moments(self) -> Moments:
+        """Norms of the rows as they came; those of a rough lattice are of its integers."""
+        if not self._given.on_lattice or self._given.values.exact:
+            return self._given.moments
+        step = max(1, (1 << 20) // max(1, self.X.shape[1]))
+        some = [self._as_float64(self.X[i : i + step]).moments for i in range(0, len(self), step)]
+        return Moments(np.concatenate([m.norm2 for m in some]), np.concatenate([m.along for m in some]), some[0].half)
+
+    def _described(self) -> Points:
+        """Rows as `prepared` gives them, as far as bounds of rounding look at them: form, norms, non-zero entries."""
+        given = self._given
+        some = self.prepared(slice(0, None if given.is_sparse else 1))
+        return dataclasses.replace(some, moments=given.moments, whole=Extent(*(1.00001 * far for far in given.extent)))
+
+    def _through_weights(self, rows: Any, columns: Any, coef: Floats) -> Floats:
+        """X_rows (X_columns' coef) through weights in twice the digits, in chunks of rows."""
+        if coef.ndim > 1:
+            return np.stack([self._through_weights(rows, columns, c) for c in coef.T], axis=1)
+        rows, columns = (np.arange(len(self))[side] for side in (rows, columns))
+        high, low = self._weights(columns, coef)
+        out = np.empty(len(rows))
+
+        def apply(first: int, last: int) -> None:
+            X = self.X[rows[first:last]]
+            if sparse.issparse(X):
+                outputs_of_csr(X.data, X.indices, X.indptr, high, low, out[first:last])
+            else:
+                outputs_of_dense(np.ascontiguousarray(X), self._about, high, low, out[first:last])
+
+        split_range(len(rows), apply, least=CHUNK)
+        return out
+
+    def _weights(self, columns: Floats, coef: Floats) -> tuple[Floats, Floats]:
+        """W = sum_j coef_j x_j as the sum of two float64 (p,)."""
+        high, low = np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1])
+        for first in range(0, len(columns), 64 * CHUNK):
+            some = slice(first, first + 64 * CHUNK)
+            X = self.X[columns[some]]
+            if sparse.issparse(X):
+                weights_of_csr(X.data, X.indices, X.indptr, coef[some], high, low)
+            else:
+                weights_of_dense(np.ascontiguousarray(X), self._about, coef[some], high, low)
+        return high, low
+
+    @property
+    def _about(self) -> Floats:
+        """The centre (p,) of dense rows, 0 where the kernel is not centred."""
+        centred = self.kernel.is_centred and self.centre.size > 0
+        return self.centre if centred else np.zeros(self.X.shape[1])
+
+
+_NONE = np.empty(0)
+
+
+def _ranges(n: int, parts: int) -> list[slice]:
+    """0 ... n in at most `parts` ranges of whole grains."""
+    step = max(1, -(-n // (GRAIN * max(1, parts)))) * GRAIN
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def _on_all_threads(work: list[Any], tiles: Tiles, add: Callable[[Any, Floats], None]) -> None:
+    """Do each piece of work once: a thread that is done takes the next, and each has its place to write to."""
+    following = itertools.count()
+
+    def some(first: int, last: int) -> None:
+        memory = tiles.memory()
+        while (k := next(following)) < len(work):
+            add(work[k], memory)
+
+    if work:
+        split_range(len(work), some)

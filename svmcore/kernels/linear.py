@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from svmcore.kernels._passes import float64_pass
 from svmcore.kernels.base import InnerProductKernel
+from svmcore.kernels.rounding import Errors, Rounding
 from svmcore.points import Floats, Moments
 
 __all__ = ["Linear"]
@@ -20,7 +21,7 @@ class Linear(InnerProductKernel):
     """
 
     name: ClassVar[str] = "linear"
-    is_linear = True
+    is_linear: ClassVar[bool] = True
 
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
         """X'z = u_x'u_z + o_x + o_z, added in float64."""
@@ -29,3 +30,11 @@ class Linear(InnerProductKernel):
     def from_moments(self, x: Moments) -> Floats:
         """X'x (n,)."""
         return x.square
+
+    def largest(self, errors: Errors) -> float:
+        """||x|| ||z||."""
+        return errors.largest_inner
+
+    def rounding_of(self, errors: Errors) -> Rounding:
+        """That of x'z, and of its store."""
+        return Rounding(errors.store, errors.inner * (1.0 + errors.store) + errors.least)

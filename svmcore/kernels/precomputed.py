@@ -9,9 +9,10 @@ from scipy import sparse
 
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel
-from svmcore.points import Floats, Moments, Points, Rows
+from svmcore.kernels.rounding import Rounding, tiny_of, unit_of
+from svmcore.points import Extent, Floats, Moments, Points, Rows
 
-__all__ = ["Precomputed"]
+__all__ = ["Precomputed", "is_psd"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,11 @@ class Precomputed(Kernel):
     """
 
     name: ClassVar[str] = "precomputed"
-    psd: ClassVar[bool] = True
+
+    @property
+    def psd(self) -> bool:
+        """A property of the matrix that was given, which `is_psd` tests."""
+        return False
 
     @staticmethod
     def units(idx: object, n: int) -> Rows:
@@ -51,6 +56,16 @@ class Precomputed(Kernel):
         zeros = np.zeros(X.shape[0])
         return Points(X, Moments(zeros, zeros), np.zeros(X.shape[1]))
 
+    def prepare_gram(self, X: Rows, dtype: DTypeLike = np.float32) -> Points:
+        """Rows as they are."""
+        return self.prepare(X)
+
+    def rounding(self, P: Points, Q: Points | Extent | None = None, dtype: DTypeLike = np.float32) -> Rounding:
+        """The store alone: the given values are the exact ones."""
+        kept = np.result_type(P.dtype, np.float32) if P.dtype.kind in "fbi" else np.dtype(np.float64)
+        exact = np.can_cast(kept, dtype)
+        return Rounding(0.0, 0.0) if exact else Rounding(unit_of(dtype), tiny_of(dtype))
+
     def block(self, P: Points, Q: Points, out: Floats | None = None) -> Floats:
         """Entries of the rows P at the training rows that the units Q name."""
         values = self(P.values, Q.values)
@@ -64,3 +79,31 @@ class Precomputed(Kernel):
         if X.shape[0] != X.shape[1]:
             raise InvalidProblem(f"a precomputed kernel is trained on a square matrix; given {X.shape}")
         return np.asarray(X.diagonal(), dtype=np.float64)
+
+
+def is_psd(K: Floats, tolerance: float | None = None) -> bool:
+    """Whether a symmetric matrix `K` (n, n) has no eigenvalue below -`tolerance`: one Cholesky factorisation.
+
+    The default is n eps max K_ii, what rounding the values of a positive semi-definite matrix in their own type can do.
+
+    >>> is_psd(np.array([[1.0, 1.0], [1.0, 1.0]])), is_psd(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    (True, False)
+    """
+    K = np.asarray(K)
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise InvalidProblem(f"a kernel matrix is square; given shape {K.shape}")
+    diagonal = K.diagonal().astype(np.float64)
+    if not np.isfinite(diagonal).all() or (diagonal < 0).any():
+        return False
+    if tolerance is None:
+        eps = np.finfo(K.dtype if K.dtype.kind == "f" else np.float64).eps
+        tolerance = len(K) * float(eps) * float(diagonal.max(initial=0.0))
+    shifted = K.astype(np.float64)
+    if not np.abs(shifted - shifted.T).max(initial=0.0) <= 2 * tolerance:
+        return False
+    shifted.flat[:: len(K) + 1] += tolerance if tolerance > 0 else np.finfo(np.float64).tiny
+    try:
+        np.linalg.cholesky(shifted)
+    except np.linalg.LinAlgError:
+        return False
+    return True

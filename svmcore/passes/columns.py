@@ -4,7 +4,7 @@ from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.points import Floats
 
-__all__ = ["add_columns", "add_columns_and_sizes"]
+__all__ = ["add_columns", "add_columns_and_sizes", "add_columns_compensated"]
 
 RANGE = 4096  # entries of the sum that stay in the second-level cache
 
@@ -16,9 +16,14 @@ def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> N
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
     """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
-    split_range(
-        len(out), lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi), least=2 * RANGE, grain=RANGE
-    )
+    work = lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi)  # noqa: E731
+    split_range(len(out), work, least=2 * RANGE, grain=RANGE)
+
+
+def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: Floats, rest: Floats) -> None:
+    """Out + rest += sum_r weights[r] matrix[rows[r]], what each addition rounds away being kept in `rest`."""
+    work = lambda lo, hi: _add_compensated(matrix, rows, weights, out, rest, lo, hi)  # noqa: E731
+    split_range(len(out), work, least=2 * RANGE, grain=RANGE)
 
 
 @njit
@@ -68,3 +73,19 @@ def _add_sizes(matrix, rows, weights, out, sizes, lo, hi):  # type: ignore[no-un
             for j in range(k):
                 target[j] += weights[r] * a[j]
                 size[j] += abs(weights[r] * a[j])
+
+
+@njit
+def _add_compensated(matrix, rows, weights, out, rest, lo, hi):  # type: ignore[no-untyped-def]
+    """Knuth's TwoSum: the sum of any number of terms is as good as if it were rounded twice."""
+    for start in range(lo, hi, RANGE):
+        total, lost = out[start : min(start + RANGE, hi)], rest[start : min(start + RANGE, hi)]
+        k = len(total)
+        for r in range(len(rows)):
+            a, w = matrix[rows[r], start : start + k], weights[r]
+            for j in range(k):
+                term, before = w * a[j], total[j]
+                after = before + term
+                part = after - before
+                lost[j] += (before - (after - part)) + (term - part)
+                total[j] = after

@@ -113,7 +113,7 @@ def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore
 
 @njit
 def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi):  # type: ignore[no-untyped-def]
-    """beta_i += t, beta_j -= t by the best t, which is returned; inf where neither curvature nor bound ends it.
+    """beta_i += t, beta_j -= t by the best t, which is returned; inf, after a far step, where nothing ends it.
 
     `scale` is K_ii + K_jj, `ridge` the sum of both, `difference` s_i - s_j. Without curvature the better end of the
     segment is the best. A variable that reaches its bound is put on it exactly.
@@ -122,11 +122,11 @@ def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi):  # type: igno
     ahead, behind = min(grow_i, shrink_j), min(shrink_i, grow_j)
     eta = scale - 2.0 * K_ij
     eta = (0.0 if abs(eta) <= TAU * abs(scale) else eta) + ridge
-    if eta > 0.0:
-        t = min(max(difference / eta, -behind), ahead)
-    else:
-        t = _better_end(ahead, behind, eta, difference)
+    t = min(max(difference / eta, -behind), ahead) if eta > 0.0 else _better_end(ahead, behind, eta, difference)
     if abs(t) == np.inf:
+        far = _far(beta)
+        beta[i] += far if t > 0.0 else -far
+        beta[j] -= far if t > 0.0 else -far
         return np.inf
     if t > 0.0:
         beta[i] = hi[i] if t >= grow_i else beta[i] + t
@@ -135,6 +135,15 @@ def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi):  # type: igno
         beta[i] = lo[i] if -t >= shrink_i else beta[i] + t
         beta[j] = hi[j] if -t >= grow_j else beta[j] - t
     return t
+
+
+@njit
+def _far(beta):  # type: ignore[no-untyped-def]
+    """How far a step without an end goes: so far that beta shows that there is none."""
+    length = 1.0
+    for v in range(len(beta)):
+        length += abs(beta[v])
+    return 1e6 * length
 
 
 @njit
@@ -151,15 +160,16 @@ def _better_end(ahead, behind, eta, difference):  # type: ignore[no-untyped-def]
 
 @njit
 def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyped-def]
-    """Move beta_i alone to its best value; returns the step, infinite where neither curvature nor bound ends it.
+    """Move beta_i alone to its best value; returns the step, infinite, after a far one, where nothing ends it.
 
     Without curvature, or with a negative one, the best is the end of the box towards which the score points.
     """
     ahead, behind = hi[i] - beta[i], beta[i] - lo[i]
+    step = ahead if score > 0.0 else -behind
     if curvature > 0.0:
         step = min(max(score / curvature, -behind), ahead)
-    else:
-        step = ahead if score > 0.0 else -behind
+    if np.isinf(step):
+        beta[i] += _far(beta) if step > 0.0 else -_far(beta)
     if np.isinf(step) or step == 0.0:
         return step
     beta[i] = hi[i] if step >= ahead else (lo[i] if -step >= behind else beta[i] + step)

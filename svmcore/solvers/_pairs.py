@@ -18,6 +18,7 @@ from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Solver
+from svmcore.sources.cached import kept
 from svmcore.state import MemoryState
 
 __all__ = ["CACHE_BYTES", "PairState"]
@@ -57,7 +58,7 @@ class PairState:
 
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None) -> None:
         self.qp, self.hard = qp, bool(qp.unbounded.any())
-        self.source = qp.source.kept(CACHE_BYTES)
+        self.source = kept(qp.source, CACHE_BYTES)
         self.K = self.source.whole
         self.arrays = PairArrays(
             beta=beta,

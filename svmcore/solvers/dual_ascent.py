@@ -13,6 +13,7 @@ from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers._pairs import CACHE_BYTES
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
+from svmcore.sources.cached import kept
 from svmcore.state import MemoryState
 
 __all__ = ["DualAscent"]
@@ -68,7 +69,7 @@ class _Ascent:
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None) -> None:
         self.qp, self.beta = qp, beta
         self.score = MemoryState(qp, beta, score).part(np.arange(qp.m)).score
-        self.source = qp.source.kept(CACHE_BYTES)
+        self.source = kept(qp.source, CACHE_BYTES)
         self.step = max(1, min(CHUNK, self.source.capacity, int(STEP_FLOPS / qp.m)))
 
     def kkt_gap(self) -> float:

@@ -28,6 +28,7 @@ from svmcore.solvers._linear import LinearRows
 from svmcore.solvers._pairs import CACHE_BYTES
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
 from svmcore.sources.base import matvec
+from svmcore.sources.cached import kept
 
 __all__ = ["PrimalNewton"]
 
@@ -140,7 +141,7 @@ class KernelSystem:
     """Newton steps through the square of K at the variables with a loss."""
 
     def __init__(self, model: _Primal) -> None:
-        self.model, self.source = model, model.qp.source.kept(CACHE_BYTES)
+        self.model, self.source = model, kept(model.qp.source, CACHE_BYTES)
 
     def outputs(self, beta: Floats) -> Floats:
         """(K + shift) beta (n,)."""

@@ -11,6 +11,7 @@ import dataclasses
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from svmcore.monitor import Monitor
 from svmcore.passes.pairs import solve_box, solve_pairs
@@ -18,6 +19,7 @@ from svmcore.passes.working_set import place_strip
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
 from svmcore.solution import Status
+from svmcore.solvers._interior import Dense, minimise
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.squares import squares
 from svmcore.state import MemoryState, Part, WorkingSetState
@@ -29,6 +31,9 @@ PADDING = 16
 WHOLE = 1024  # rows up to which a problem in memory is one working set
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
+DIRECT = 4096  # most variables of a set that is finished directly
+CRAWL = 0.4  # pair steps over (q + 256)^2 from which an interior point is the shorter way
+PREPARE = 20  # pair steps for each variable of a set that will be finished directly
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 
 
@@ -130,6 +135,12 @@ class SMO(Solver):
         self._check_whole("working_set", self.working_set, 2)
         self._check_whole("newcomers", self.newcomers, 2)
 
+    @classmethod
+    def square_bytes(cls, m: int, dtype: DTypeLike) -> int:
+        """Bytes of the square of the largest working set among m variables."""
+        q = min(cls.working_set, m)
+        return q * (q + PADDING) * np.dtype(dtype).itemsize
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         if score is None and not beta.any():
             beta, n_iter = self._nested_start(qp, beta, monitor, n_iter)
@@ -163,6 +174,8 @@ class _Rounds:
         self.solver, self.qp, self.state, self.monitor = solver, qp, state, monitor
         self.aim = solver.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
         self.n_iter, self.wide = n_iter, False
+        self.work = 0.0  # of pairs since the last direct finish, in units of that
+        self.crawls = False  # once it was found out, sets grow faster and pairs only prepare what is finished directly
         self.working = self._start_set()
 
     def _start_set(self) -> "WorkingSet | WholeSet":
@@ -170,6 +183,8 @@ class _Rounds:
         if qp.m <= WHOLE and K is not None and qp.rows is None:
             return WholeSet(qp, K)
         capacity = min(self.solver.working_set, qp.m, max(2, qp.source.capacity))
+        if qp.source.scratch_bytes is not None:
+            capacity = max(2, min(capacity, int((qp.source.scratch_bytes / qp.source.dtype.itemsize) ** 0.5) - PADDING))
         working = WorkingSet(self.state, qp, capacity)
         support = self.state.support()
         if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
@@ -210,7 +225,7 @@ class _Rounds:
     def _round(self) -> Status | None:
         """Admit violators, solve on the square, apply; a status where nothing is left to do."""
         gap = self.state.kkt_gap()
-        self.working.advance(self.solver.newcomers)
+        self.working.advance(max(self.solver.newcomers, len(self.working.members) if self.crawls else 0))
         idx = self.working.members
         part, target = self.state.part(idx), max(0.7 * self.aim, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
@@ -219,9 +234,15 @@ class _Rounds:
             K = K[: len(idx), : len(idx)].astype(np.float64)
         steps, unbounded = self._pairs(K, part, score.astype(K.dtype), target)
         self.n_iter += steps
+        self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
+        finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
+        if finish and self.qp.source.dtype == np.float64:
+            self._finish(idx, part)
         self.state.apply(idx, part.beta)
         if unbounded:
             return Status.INFEASIBLE
+        if finish and self.qp.source.dtype == np.float32:
+            return Status.STALLED  # rounded values may have no minimum where the exact ones do: on with finer ones
         if steps == 0 and self.wide:
             return Status.STALLED
         self.wide = self.wide or steps == 0
@@ -229,7 +250,8 @@ class _Rounds:
 
     def _pairs(self, K: Floats, part: Part, score: Floats, target: float) -> tuple[int, bool]:
         """Steps on the square, which change `part.beta`: how many, and whether one had no end."""
-        limit = min(STEPS // (len(score) + 256), self.solver.steps_left(self.n_iter))
+        most = PREPARE * len(score) if self.crawls else STEPS // (len(score) + 256)
+        limit = min(most, self.solver.steps_left(self.n_iter))
         _, beta, lo, hi, ridge, codes = part
         groups = len(self.qp.groups.sums)
         if groups:
@@ -237,3 +259,30 @@ class _Rounds:
         else:
             steps, _, unbounded = solve_box(K, ridge, score, beta, lo, hi, target, limit)
         return steps, unbounded
+
+    def _can_finish(self, idx: Floats) -> bool:
+        """Whether pairs crawl on a set that an interior point can take: K must be convex."""
+        left = self.solver.steps_left(self.n_iter)
+        return len(idx) <= DIRECT and self.qp.source.psd and left > 0 and not self._stops()
+
+    def _finish(self, idx: Floats, part: Part) -> None:
+        """Newton's method on the whole set, its other sums and scores held: changes `part.beta`."""
+        start = self.state.part(idx)
+        K = np.ascontiguousarray(self.working.square[: len(idx), : len(idx)], dtype=np.float64)
+        p = start.score + K @ start.beta + start.ridge * start.beta
+        groups = len(self.qp.groups.sums)
+        sums = np.array([start.beta[start.codes == g].sum() for g in range(groups)])
+        found = minimise(
+            Dense(K), p, part.lo, part.hi, part.ridge, part.codes, sums, 0.5 * self.aim, self._stops, part.beta
+        )
+        self.work, self.crawls = 0.0, True
+        if _value(K, p, part, found.beta) < _value(K, p, part, part.beta):
+            part.beta[:] = found.beta
+
+    def _stops(self) -> bool:
+        return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None
+
+
+def _value(K: Floats, p: Floats, part: Part, beta: Floats) -> float:
+    """The program's value within a set."""
+    return float(0.5 * beta @ (K @ beta + part.ridge * beta) - p @ beta)

@@ -6,18 +6,18 @@ here and asked for by name, never guessed.
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from svmcore.errors import Unsupported
-from svmcore.passes.columns import add_columns, add_columns_and_sizes
+from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_compensated
 from svmcore.points import Floats
 
 if TYPE_CHECKING:
     from svmcore.kernels.exact import ExactKernel
 
-__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes"]
+__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
 
@@ -76,6 +76,11 @@ class Source(ABC):
         return self.n
 
     @property
+    def scratch_bytes(self) -> int | None:
+        """What the square of a working set may take beside the columns; None for no limit."""
+        return None
+
+    @property
     def whole(self) -> Floats | None:
         """K itself (n, n), where it is in memory."""
         return None
@@ -99,6 +104,11 @@ class Source(ABC):
         """The same K in float64, or None if there is none."""
         return None
 
+    @property
+    def rank(self) -> int | None:
+        """Number of columns r of `factor`, without making it; None without one."""
+        return None
+
     def factor(self) -> Floats | None:
         """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
         return None
@@ -106,14 +116,6 @@ class Source(ABC):
     def offset(self, coef: Floats) -> float:
         """What the bias of the K that is meant is below that of the K that is served, at coefficients `coef` (n,)."""
         return 0.0
-
-    def kept(self, limit_bytes: int) -> Self:
-        """This source, or a cache of at most so many bytes over one that keeps nothing."""
-        if self.keeps:
-            return self
-        from svmcore.sources.cached import CachedColumns
-
-        return CachedColumns(self, limit_bytes)  # type: ignore[return-value]
 
 
 def matvec(source: Source, coef: Floats) -> Floats:
@@ -130,6 +132,14 @@ def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     for matrix, rows, weights in _used_columns(source, coef):
         add_columns_and_sizes(matrix, rows, weights, out, sizes)
     return out, sizes
+
+
+def matvec_compensated(source: Source, coef: Floats) -> Floats:
+    """K @ coef (n,) as if summed in twice the digits: products are rounded once, their sum hardly."""
+    out, rest = np.zeros(source.n), np.zeros(source.n)
+    for matrix, rows, weights in _used_columns(source, coef):
+        add_columns_compensated(matrix, rows, weights, out, rest)
+    return out + rest
 
 
 def _used_columns(source: Source, coef: Floats):  # type: ignore[no-untyped-def]

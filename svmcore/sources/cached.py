@@ -8,13 +8,27 @@ from svmcore.errors import MemoryLimit
 from svmcore.points import Floats
 from svmcore.sources.base import CHUNK, Lookup, Source
 
-__all__ = ["CachedColumns"]
+__all__ = ["CachedColumns", "kept"]
+
+
+def kept(source: Source, limit_bytes: int) -> Source:
+    """The source itself if it keeps columns, else a cache of at most so many bytes over it."""
+    return source if source.keeps else CachedColumns(source, limit_bytes)
 
 
 class CachedColumns(Source):
     """The most recently used columns of another source, in an arena of at most `limit_bytes`.
 
     A lookup never evicts a column that it returns. Not for several threads at once.
+
+    Parameters
+    ----------
+    limit_bytes
+        For the columns and `scratch_bytes` together.
+    memory
+        To use instead of fresh memory.
+    scratch_bytes
+        Of the limit, left to the square of a solver's working set; None lets that have memory of its own.
 
     Raises
     ------
@@ -24,11 +38,14 @@ class CachedColumns(Source):
 
     keeps: ClassVar[bool] = True
 
-    def __init__(self, source: Source, limit_bytes: int, memory: Floats | None = None) -> None:
+    def __init__(
+        self, source: Source, limit_bytes: int, memory: Floats | None = None, scratch_bytes: int | None = None
+    ) -> None:
         self.source, self.n, self.dtype, self.limit_bytes = source, source.n, source.dtype, int(limit_bytes)
         self.psd, self.exact, self.can_take = source.psd, source.exact, source.can_take  # type: ignore[misc]
+        self._scratch_bytes = scratch_bytes
         column_bytes = self.n * self.dtype.itemsize
-        self._capacity = min(self.n, int(limit_bytes) // max(1, column_bytes))
+        self._capacity = min(self.n, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
         if self._capacity < min(2, self.n):
             raise MemoryLimit(
                 f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
@@ -50,6 +67,11 @@ class CachedColumns(Source):
         return self._capacity
 
     @property
+    def scratch_bytes(self) -> int | None:
+        """As given."""
+        return self._scratch_bytes
+
+    @property
     def rounding(self) -> Any:
         """As the source's."""
         return self.source.rounding
@@ -57,7 +79,12 @@ class CachedColumns(Source):
     def finer(self) -> Source | None:
         """The same columns in float64, in as many bytes."""
         finer = self.source.finer()
-        return None if finer is None else CachedColumns(finer, self.limit_bytes)
+        return None if finer is None else CachedColumns(finer, self.limit_bytes, None, self._scratch_bytes)
+
+    @property
+    def rank(self) -> int | None:
+        """As the source of the columns."""
+        return self.source.rank
 
     def factor(self) -> Floats | None:
         """As the source's."""
@@ -127,4 +154,4 @@ class CachedColumns(Source):
         """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
         memory = self.arena.reshape(-1) if self.n_held == 0 else None
         limit = min(self.limit_bytes, self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize)
-        return CachedColumns(self.source.take(rows), limit, memory)
+        return CachedColumns(self.source.take(rows), limit, memory, None)

@@ -76,6 +76,11 @@ class ComputedColumns(Source):
             return None
         return ComputedColumns(self.kernel, self.exact.points(), np.float64, self.exact)
 
+    @property
+    def rank(self) -> int | None:
+        """Features of a linear kernel's rows."""
+        return self.points.n_features if self.kernel.is_linear else None
+
     def factor(self) -> Floats | None:
         """The rows of a linear kernel, (n, p) float64: centred where the kernel is."""
         if not self.kernel.is_linear:

@@ -87,6 +87,11 @@ class ResidentGram(Source):
             return CachedColumns(finer, self.matrix.nbytes)
         return resident_gram(finer)
 
+    @property
+    def rank(self) -> int | None:
+        """As the source of the columns."""
+        return None if self.rows is None else self.rows.rank
+
     def factor(self) -> Floats | None:
         """The rows of a linear K, where they are known."""
         return None if self.rows is None else self.rows.factor()

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, load_svmlight_file
 from sklearn.svm import SVC as LibSVM
 
-from svmcore import RBF, SMO, Problem, ResidentGram, Status, certify
+from svmcore import RBF, SMO, ResidentGram, Status, certify, classification
 
 C = 10.0
 SETS = {"svmguide1": "svmguide1.bz2", "pendigits": "pendigits.bz2", "a9a": "a9a.bz2", "cod-rna": "cod-rna.csv.bz2"}
@@ -46,12 +46,12 @@ def test_classes__are_no_worse_than_libsvm(name: str) -> None:
     classes = np.unique(labels)
     for label in classes[1:] if len(classes) == 2 else classes:
         y = np.where(labels == label, 1.0, -1.0)
-        problem = Problem(gram, y, C)
+        problem = classification(gram, y, C)
         ours = SMO(tol=1e-6).solve(problem)
         peer = LibSVM(C=C, gamma=kernel.gamma, tol=1e-6, cache_size=1000).fit(X, y)
-        alpha = np.zeros(len(y))
-        alpha[peer.support_] = np.abs(peer.dual_coef_[0] if not sparse.issparse(X) else peer.dual_coef_.toarray()[0])
-        theirs = certify(problem, alpha).dual
+        beta = np.zeros(len(y))
+        beta[peer.support_] = peer.dual_coef_[0] if not sparse.issparse(X) else peer.dual_coef_.toarray()[0]
+        theirs = certify(problem, beta).dual
         assert ours.status is Status.CONVERGED
         assert ours.certificate.dual >= theirs - 1e-6 * abs(theirs), f"{name}, class {label}"
         decided = np.abs(ours.decision) > 1e-3

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, LinearSVC
 
-from svmcore import RBF, Bias, Hinge, Problem, ResidentGram, SquaredHinge, certify
+from svmcore import RBF, Bias, Hinge, ResidentGram, SquaredHinge, certify, classification
 from svmcore.certificate import evaluate
 from svmcore.solvers import Solver
 
@@ -13,13 +13,13 @@ from .. import problems
 
 @pytest.fixture(scope="module")
 def libsvm():
-    """(problem, alpha) of LIBSVM at tol 1e-3 on digits."""
+    """(program, beta) of LIBSVM at tol 1e-3 on digits."""
     X, y = problems.digits()
     K = RBF(gamma=0.05)(X, X)
     model = SVC(C=10.0, kernel="precomputed", tol=1e-3).fit(K, y)
-    alpha = np.zeros(len(y))
-    alpha[model.support_] = np.abs(model.dual_coef_[0])
-    return Problem(ResidentGram(K), y, 10.0), alpha
+    beta = np.zeros(len(y))
+    beta[model.support_] = model.dual_coef_[0]
+    return classification(ResidentGram(K), y, 10.0), beta
 
 
 def test_certify__passes_libsvm(libsvm):
@@ -30,21 +30,21 @@ def test_certify__passes_libsvm(libsvm):
 
 
 def test_certify__finds_a_halved_entry(libsvm):
-    problem, alpha = libsvm
-    wrong = alpha.copy()
-    wrong[np.argmax(alpha)] /= 2
-    sound, certificate = certify(problem, alpha), certify(problem, wrong)
+    qp, beta = libsvm
+    wrong = beta.copy()
+    wrong[np.argmax(np.abs(beta))] /= 2
+    sound, certificate = certify(qp, beta), certify(qp, wrong)
     assert certificate.kkt_gap > 100 * sound.kkt_gap
-    assert certificate.infeasibility == pytest.approx(alpha.max() / 2)
+    assert certificate.infeasibility == pytest.approx(np.abs(beta).max() / 2)
     assert certificate.relative_gap > 10 * sound.relative_gap
 
 
 def test_certify__finds_a_value_outside_the_box(libsvm):
-    problem, alpha = libsvm
+    qp, beta = libsvm
     for wrong in (-0.5, 10.5):
-        changed = alpha.copy()
-        changed[0] = wrong
-        assert certify(problem, changed).infeasibility >= 0.5
+        changed = beta.copy()
+        changed[0] = qp.p[0] * wrong
+        assert certify(qp, changed).infeasibility >= 0.5
 
 
 @pytest.mark.parametrize("loss", [Hinge(), SquaredHinge()], ids=lambda loss: loss.name)
@@ -54,38 +54,46 @@ def test_certify__is_its_definition(loss, bias):
     X, y = problems.overlapping()
     C = rng.uniform(0.5, 2.0, len(y))
     C[:7] = 0.0
-    problem = Problem(ResidentGram(X @ X.T), y, C, loss, bias)
+    qp = classification(ResidentGram(X @ X.T), y, C, loss, bias)
     alpha = rng.uniform(0, 1, len(y)) * C
     if bias is Bias.FREE:
         alpha[y > 0] *= alpha[y < 0].sum() / alpha[y > 0].sum()
         alpha *= min(1.0, (C[C > 0] / np.maximum(alpha[C > 0], 1e-12)).min())
-    found = certify(problem, alpha)
+    found = certify(qp, y * alpha)
     ones = bias is Bias.PENALISED
-    Q = np.outer(y, y) * (X @ X.T + ones) + np.diag(problem.ridge)
+    Q = np.outer(y, y) * (X @ X.T + ones) + np.diag(qp.ridge)
     assert found.dual == pytest.approx(alpha.sum() - 0.5 * alpha @ Q @ alpha, rel=1e-12)
-    assert found.primal == pytest.approx(_smallest_primal(problem, X, alpha), rel=1e-9)
+    assert found.primal == pytest.approx(_smallest_primal(loss, bias, C, X, y, alpha), rel=1e-9)
     assert found.infeasibility <= 1e-12
     gradient = Q @ alpha - 1
+    upper = np.abs(qp.hi + qp.lo)
     if bias is not Bias.FREE:
-        up, down = np.where(alpha < problem.upper, -gradient, 0), np.where(alpha > 0, gradient, 0)
+        up, down = np.where(alpha < upper, -gradient, 0), np.where(alpha > 0, gradient, 0)
         assert found.kkt_gap == pytest.approx(max(up.max(), down.max()), rel=1e-12)
+    else:
+        score, up, down = (
+            -y * gradient,
+            np.where(y > 0, alpha < upper, alpha > 0),
+            np.where(y > 0, alpha > 0, alpha < upper),
+        )
+        assert found.kkt_gap == pytest.approx(score[up].max() - score[down].min(), rel=1e-12)
 
 
-def _smallest_primal(problem, X, alpha):
+def _smallest_primal(loss, bias, C, X, y, alpha):
     """Primal at w of alpha, minimised over b on a dense grid around the breaks of the loss."""
-    coef = alpha * problem.y
+    coef = alpha * y
     w = X.T @ coef
-    outputs, norm2, C = X @ w, w @ w, np.asarray(problem.C)
-    if problem.bias is Bias.PENALISED:
+    outputs, norm2 = X @ w, w @ w
+    if bias is Bias.PENALISED:
         outputs, norm2 = outputs + coef.sum(), norm2 + coef.sum() ** 2
-    if problem.bias is not Bias.FREE:
-        return 0.5 * norm2 + C @ problem.loss(problem.y * outputs)
+    if bias is not Bias.FREE:
+        return 0.5 * norm2 + C @ loss(y * outputs)
 
     def value(b):
-        return 0.5 * norm2 + C @ problem.loss(problem.y * (outputs + b))
+        return 0.5 * norm2 + C @ loss(y * (outputs + b))
 
-    breaks = problem.y - outputs
-    if isinstance(problem.loss, Hinge):
+    breaks = y - outputs
+    if isinstance(loss, Hinge):
         return min(value(b) for b in breaks)
     lo, hi = breaks.min(), breaks.max()
     for _ in range(200):  # golden section is more than a convex function needs
@@ -98,36 +106,37 @@ def test_certify__accepts_the_optimum_of_a_primal_solver():
     X, y = problems.overlapping()
     model = LinearSVC(C=1.0, loss="squared_hinge", dual=False, tol=1e-10, max_iter=10_000).fit(X, y)  # bias penalised
     margins = y * (X @ model.coef_[0] + model.intercept_[0])
-    alpha = 2.0 * np.maximum(0.0, 1.0 - margins)
-    certificate = certify(Problem(ResidentGram(X @ X.T), y, 1.0, SquaredHinge(), Bias.PENALISED), alpha)
+    beta = y * 2.0 * np.maximum(0.0, 1.0 - margins)
+    certificate = certify(classification(ResidentGram(X @ X.T), y, 1.0, SquaredHinge(), Bias.PENALISED), beta)
     assert certificate.relative_gap < 1e-8
 
 
 def test_certify__hard_margin_bounds_come_from_shrinking_w():
-    problem = Problem(ResidentGram(problems.FIVE @ problems.FIVE.T), problems.FIVE_LABELS, np.inf)
-    rough = certify(problem, np.array([0.2, 0.2, 0, 0, 0]))
+    qp = classification(ResidentGram(problems.FIVE @ problems.FIVE.T), problems.FIVE_LABELS, np.inf)
+    rough = certify(qp, np.array([-0.2, 0.2, 0, 0, 0]))
     assert rough.dual <= 0.25 <= rough.primal < np.inf
-    nothing = certify(problem, np.zeros(5))
+    nothing = certify(qp, np.zeros(5))
     assert (nothing.primal, nothing.relative_gap) == (np.inf, None)
 
 
 def test_certify__an_indefinite_kernel_has_no_bound():
-    problem = Problem(ResidentGram(np.array([[1.0, 2.0], [2.0, 1.0]])), np.array([1.0, -1.0]), 1.0, psd=False)
-    assert certify(problem, np.array([0.5, 0.5])).relative_gap is None
+    K = np.array([[1.0, 2.0], [2.0, 1.0]])
+    qp = classification(ResidentGram(K, psd=False), np.array([1.0, -1.0]), 1.0)
+    assert certify(qp, np.array([0.5, -0.5])).relative_gap is None
 
 
-def test_evaluate__bias_is_the_average_over_free_support_vectors(libsvm):
-    problem, alpha = libsvm
-    found = evaluate(problem, alpha)
-    free = (alpha > 0) & (alpha < 10.0)
-    outputs = problem.columns.matrix @ (alpha * problem.y)
-    assert found.bias == pytest.approx(np.mean(problem.y[free] - outputs[free]), rel=1e-9)
-    np.testing.assert_allclose(found.decision, outputs + found.bias, rtol=1e-9, atol=1e-9)
+def test_solution__bias_is_the_average_over_free_support_vectors(libsvm):
+    qp, beta = libsvm
+    found = evaluate(qp, beta)
+    free = (beta != 0) & (np.abs(beta) < 10.0)
+    outputs = qp.source.matrix @ beta
+    assert found.multipliers[0] == pytest.approx(np.mean(qp.p[free] - outputs[free]), rel=1e-9)
+    np.testing.assert_allclose(found.outputs, outputs, rtol=1e-9, atol=1e-9)
 
 
 def test_evaluate__norm_is_that_of_the_weights():
     X, y = problems.overlapping()
-    problem = Problem(ResidentGram(X @ X.T), y, 1.0)
-    alpha = Solver.create("smo").solve(problem).alpha
-    w = X.T @ (alpha * y)
-    assert evaluate(problem, alpha).norm2 == pytest.approx(w @ w, rel=1e-9)
+    qp = classification(ResidentGram(X @ X.T), y, 1.0)
+    beta = Solver.create("smo").solve(qp).beta
+    w = X.T @ beta
+    assert evaluate(qp, beta).norm2 == pytest.approx(w @ w, rel=1e-9)

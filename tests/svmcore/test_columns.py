@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import RBF, CachedColumns, ComputedColumns, KernelColumns, Linear, Points, ResidentGram
-from svmcore.columns import lookup, matvec
+from svmcore import RBF, CachedColumns, ComputedColumns, Linear, Points, ResidentGram, Source
 from svmcore.errors import InvalidProblem, MemoryLimit
+from svmcore.sources import matvec
 
 ROWS = np.random.default_rng(0).normal(size=(90, 4))
 WIDE = np.hstack([ROWS, np.zeros((90, 300))])  # mostly zero: CSR
@@ -36,7 +36,7 @@ KINDS = ["resident", "computed", "csr", "cached-all", "cached-few", "cached-resi
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_columns__equal_the_dense_gram(kind, dtype):
     columns, tol = source(kind, dtype), 1e-5 if dtype == np.float32 else 1e-12
-    assert isinstance(columns, KernelColumns)
+    assert isinstance(columns, Source)
     assert (columns.n, columns.dtype) == (90, dtype)
     np.testing.assert_allclose(columns.diagonal(), np.diag(K), atol=tol)
     idx = np.array([3, 89, 3, 0])
@@ -82,7 +82,7 @@ def test_cached_columns__a_lookup_larger_than_the_cache_is_refused():
 
 def test_lookup__copies_nothing_of_a_resident_gram():
     gram = ResidentGram(K)
-    assert lookup(gram, np.array([5])).matrix is gram.matrix
+    assert gram.lookup(np.array([5])).matrix is gram.matrix
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,8 +94,9 @@ def test_take__is_the_source_of_those_rows_alone(kind):
 
 def test_resident_gram__keeps_the_rows_of_a_linear_kernel():
     points = Points.prepare(ROWS, None, np.float64)
-    gram = ResidentGram(Linear()(ROWS, ROWS), points=points).take(np.array([4, 2]))
-    np.testing.assert_allclose(gram.points.origin_values, ROWS[[4, 2]])
+    rows = ComputedColumns(Linear(), points, np.float64)
+    gram = ResidentGram(Linear()(ROWS, ROWS), rows).take(np.array([4, 2]))
+    np.testing.assert_allclose(gram.factor(), ROWS[[4, 2]])
 
 
 def test_resident_gram__must_be_square():

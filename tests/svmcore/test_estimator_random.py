@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC as Theirs
 
-from svmcore import Kernel, Problem, ResidentGram, certify
+from svmcore import Kernel, ResidentGram, certify, classification
 from svmcore._sklearn_layout import from_layout
 from svmcore.estimator import SVC
 
@@ -141,9 +141,9 @@ def test_certificates__hold_for_the_split_alpha(problem):
     assert isinstance(kernel, Kernel)
     C = parameters["C"] * np.where(y == 0, 3.0 if parameters["class_weight"] else 1.0, 1.0)
     C = C if weights is None else C * weights
-    alpha = np.zeros(len(y))
-    alpha[model.support_] = np.abs(model.dual_coef_[0])
-    whole = certify(Problem(ResidentGram(kernel(X, X)), np.where(y == 1, 1.0, -1.0), C), alpha)
+    beta = np.zeros(len(y))
+    beta[model.support_] = model.dual_coef_[0]
+    whole = certify(classification(ResidentGram(kernel(X, X)), np.where(y == 1, 1.0, -1.0), C), beta)
     assert whole.infeasibility < 1e-9 * C.max() + 1e-9
     np.testing.assert_allclose(whole.dual, model.certificate_[0].dual, rtol=1e-9, atol=1e-12)
     assert whole.kkt_gap <= 1.05 * TOL + 1e-9

@@ -210,7 +210,7 @@ def test_quadratic_map__is_that_of_the_polynomial_kernel(X, coef0, gamma):
 
 
 def test_tanh__is_not_psd():
-    assert not Tanh.psd
+    assert not Tanh().psd
     X = np.array([[0.0], [1.0], [3.0]])
     assert smallest_eigenvalue(Tanh(gamma=1.0, coef0=-1.0)(X, X)) < -1e-3
 

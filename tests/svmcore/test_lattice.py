@@ -14,7 +14,7 @@ from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Ta
 from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
 from svmcore.kernels.base import blocks
 from svmcore.lattice import encode
-from svmcore.training import Recipe, train
+from svmcore.train import Recipe, train
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (300, 37))

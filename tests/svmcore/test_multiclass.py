@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC as Reference
 
-from svmcore import RBF, SMO, Linear, Precomputed, Problem, ResidentGram, assemble, targets
+from svmcore import RBF, SMO, Linear, Precomputed, ResidentGram, assemble, classification, targets
 from svmcore.errors import InputError, InvalidProblem
 from svmcore.multiclass import vote
 
@@ -15,8 +15,8 @@ from svmcore.multiclass import vote
 def trained(kernel, X, codes, classes, scheme, K=None, **problem):
     K = kernel(X, X) if K is None else K
     goals = targets(codes, len(classes), scheme)
-    solutions = [SMO(tol=1e-6).solve(Problem(ResidentGram(K), goal.y, 1.0, **problem)) for goal in goals]
-    return assemble(kernel, X, solutions, goals, np.asarray(classes), scheme)
+    solutions = [SMO(tol=1e-6).solve(classification(ResidentGram(K), goal.y, 1.0, **problem)) for goal in goals]
+    return assemble(kernel, X, solutions, np.asarray(classes), scheme)
 
 
 @pytest.fixture(scope="module")

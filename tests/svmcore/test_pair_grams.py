@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore.gram import TILE, resident_gram
 from svmcore.kernels import RBF, Polynomial
-from svmcore.pair_grams import PairGrams
 from svmcore.points import Points
 from svmcore.solution import Status
-from svmcore.training import Control, Recipe, train
+from svmcore.sources import ComputedColumns, PairGrams, resident_gram
+from svmcore.sources.resident import TILE
+from svmcore.train import Control, Recipe, train
 
 KERNELS = {"rbf": RBF(gamma=0.02), "polynomial": Polynomial(degree=2, gamma=1.0, coef0=1.0)}
 
@@ -37,8 +37,8 @@ def test_pair__is_its_rows_and_columns_of_the_whole_gram(kernel, dtype, form, si
     points = Points.for_gram(form(integers(sum(sizes))), dtype)
     i, _, j = slices(sizes)
     rows = np.r_[i, j]
-    whole = resident_gram(kernel, points, dtype).matrix[np.ix_(rows, rows)]
-    found = PairGrams(kernel, points, dtype, 1 << 30, lambda: False).pair(i, j).matrix
+    whole = resident_gram(ComputedColumns(kernel, points, dtype)).matrix[np.ix_(rows, rows)]
+    found = PairGrams(ComputedColumns(kernel, points, dtype), 1 << 30, lambda: False).pair(i, j).matrix
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, whole)
 
@@ -46,9 +46,10 @@ def test_pair__is_its_rows_and_columns_of_the_whole_gram(kernel, dtype, form, si
 def test_pair__of_rows_with_rounded_products_is_exactly_symmetric_and_right_to_rounding():
     points = Points.for_gram(np.random.default_rng(0).normal(size=(1300, 20)), np.float64)
     i, j = slices((600, 700))
-    found = PairGrams(RBF(gamma=0.1), points, np.float64, 1 << 30, lambda: False).pair(i, j).matrix
+    source = ComputedColumns(RBF(gamma=0.1), points, np.float64)
+    found = PairGrams(source, 1 << 30, lambda: False).pair(i, j).matrix
     np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_allclose(found, resident_gram(RBF(gamma=0.1), points, np.float64).matrix, rtol=1e-13)
+    np.testing.assert_allclose(found, resident_gram(source).matrix, rtol=1e-13)
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,8 +60,8 @@ def test_pair__of_rows_with_rounded_products_is_exactly_symmetric_and_right_to_r
 )
 def test_pair__kept_blocks_stay_within_their_budget_and_change_no_answer(sizes, kept_bytes, data):
     kernel, points, classes = RBF(gamma=0.02), Points.for_gram(integers(sum(sizes)), np.float64), slices(sizes)
-    whole = resident_gram(kernel, points, np.float64).matrix
-    grams = PairGrams(kernel, points, np.float64, kept_bytes, lambda: False)
+    whole = resident_gram(ComputedColumns(kernel, points, np.float64)).matrix
+    grams = PairGrams(ComputedColumns(kernel, points, np.float64), kept_bytes, lambda: False)
     for i, j in data.draw(st.lists(st.sampled_from(list(combinations(classes, 2))), min_size=1, max_size=8)):
         rows = np.r_[i, j]
         np.testing.assert_array_equal(grams.pair(i, j).matrix, whole[np.ix_(rows, rows)])
@@ -84,7 +85,7 @@ def computed(monkeypatch):
 def test_pair__own_blocks_are_computed_once_if_kept(computed, kept_bytes, times):
     sizes = (30, 40, 50, 60)
     points, pairs = Points.for_gram(integers(sum(sizes)), np.float64), list(combinations(slices(sizes), 2))
-    grams = PairGrams(RBF(gamma=0.02), points, np.float64, kept_bytes, lambda: False)
+    grams = PairGrams(ComputedColumns(RBF(gamma=0.02), points, np.float64), kept_bytes, lambda: False)
     for i, j in pairs:
         grams.pair(i, j)
     own = sum(n * n for n in sizes)
@@ -101,10 +102,12 @@ def test_pair__is_whole_or_none_whenever_the_stop_comes(answers):
         said.append(len(said) >= answers)
         return said[-1]
 
-    gram = PairGrams(RBF(gamma=0.02), points, np.float32, 1 << 30, stop).pair(i, j)
+    gram = PairGrams(ComputedColumns(RBF(gamma=0.02), points, np.float32), 1 << 30, stop).pair(i, j)
     assert (gram is None) == any(said)
     if gram is not None:
-        np.testing.assert_array_equal(gram.matrix, resident_gram(RBF(gamma=0.02), points, np.float32).matrix)
+        np.testing.assert_array_equal(
+            gram.matrix, resident_gram(ComputedColumns(RBF(gamma=0.02), points, np.float32)).matrix
+        )
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +149,8 @@ def check_usable(training, rows):
     X, codes = rows
     for target, solution in zip(training.targets, training.solutions, strict=True):
         y = target.y[target.y != 0]
-        assert solution.alpha.min(initial=0.0) >= 0
-        assert abs(solution.alpha @ y) < 1e-9
+        assert (solution.beta * y).min(initial=0.0) >= 0
+        assert abs(solution.beta.sum()) < 1e-9
         assert solution.certificate.dual <= solution.certificate.primal
     assert np.isfinite(training.model.decision_function(X)).all()
     assert set(training.model.predict(X)) <= set(codes)

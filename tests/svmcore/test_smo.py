@@ -22,14 +22,15 @@ from svmcore import (
     Linear,
     Monitor,
     Points,
-    Problem,
     ResidentGram,
+    SignedQP,
     SquaredHinge,
     Status,
     Tanh,
     certify,
+    classification,
 )
-from svmcore.solvers import _smo_passes as _passes
+from svmcore.passes import pairs as _passes
 from svmcore.solvers import smo as smo_module
 from svmcore.solvers.base import ConvergenceWarning
 
@@ -47,20 +48,20 @@ def overlapping(n: int, p: int = 5, seed: int = 0, weights: float = 0.5) -> tupl
 
 def problem_of(
     kernel: Kernel, X: np.ndarray, y: np.ndarray, C: object, dtype: type = np.float64, **more: object
-) -> Problem:
+) -> SignedQP:
     points = kernel.prepare(X, None, dtype)
-    return Problem(ResidentGram(kernel.block(points, points)), y, C, psd=kernel.psd, **more)
+    return classification(ResidentGram(kernel.block(points, points), psd=kernel.psd), y, C, **more)
 
 
 def libsvm_dual(kernel: Kernel, X: np.ndarray, y: np.ndarray, C: float, tol: float) -> float:
-    """Dual objective of LIBSVM's alpha, evaluated by our certificate in float64; of what it has where it gives up."""
+    """Dual objective of LIBSVM's beta, evaluated by our certificate in float64; of what it has where it gives up."""
     K = kernel(X, X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SklearnWarning)
         peer = LibSVM(C=C, kernel="precomputed", tol=tol, cache_size=500, max_iter=300_000).fit(K, y)
-    alpha = np.zeros(len(y))
-    alpha[peer.support_] = np.abs(peer.dual_coef_[0])
-    return certify(Problem(ResidentGram(K), y, C), alpha).dual
+    beta = np.zeros(len(y))
+    beta[peer.support_] = peer.dual_coef_[0]
+    return certify(classification(ResidentGram(K), y, C), beta).dual
 
 
 def assert_no_worse(ours: float, theirs: float, relative: float = 1e-6) -> None:
@@ -132,7 +133,7 @@ def test_smo__float32_columns_reach_the_float64_optimum(bias: Bias, loss: str) -
     coarse = problem_of(RBF(0.05), X, y, 10.0, np.float32, loss=loss, bias=bias)
     truth = SMO(tol=1e-8).solve(exact).certificate
     assert truth.relative_gap <= 1e-7
-    ours = certify(exact, SMO(tol=1e-3).solve(coarse).alpha)
+    ours = certify(exact, SMO(tol=1e-3).solve(coarse).beta)
     assert ours.kkt_gap <= 1.05e-3
     assert abs(ours.dual - truth.dual) <= 1e-5 * truth.dual
 
@@ -151,7 +152,7 @@ def test_smo__a_cache_of_few_columns_reaches_the_same_optimum(bias: Bias) -> Non
     X, y = overlapping(300, seed=6)
     points = Points.prepare(X, None, np.float64)
     source = ComputedColumns(RBF(0.3), points, np.float64)
-    cached = Problem(CachedColumns(source, 24 * 300 * 8), y, 5.0, bias=bias)
+    cached = classification(CachedColumns(source, 24 * 300 * 8), y, 5.0, bias=bias)
     solution = SMO(tol=1e-6, newcomers=8).solve(cached)
     whole = SMO(tol=1e-6).solve(problem_of(RBF(0.3), X, y, 5.0, bias=bias))
     assert solution.status is Status.CONVERGED
@@ -165,8 +166,8 @@ def test_smo__nested_start_reaches_the_same_optimum(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(smo_module, "NEST", 64)
     cached = CachedColumns(ComputedColumns(RBF(0.3), points, np.float64), 1 << 26)
     C = np.where(np.arange(1200) % 5 == 0, 0.0, 5.0)
-    assert SMO(tol=1e-6).solve(Problem(cached, y, 5.0)).certificate.dual == pytest.approx(plain, rel=1e-7)
-    fold = SMO(tol=1e-6).solve(Problem(cached, y, C))
+    assert SMO(tol=1e-6).solve(classification(cached, y, 5.0)).certificate.dual == pytest.approx(plain, rel=1e-7)
+    fold = SMO(tol=1e-6).solve(classification(cached, y, C))
     assert not fold.alpha[C == 0].any()
     kept = C > 0
     without = SMO(tol=1e-6).solve(problem_of(RBF(0.3), X[kept], y[kept], 5.0))
@@ -186,9 +187,9 @@ def test_smo__warm_start_from_a_smaller_C_and_from_the_optimum() -> None:
     X, y = overlapping(300, seed=9)
     small = SMO(tol=1e-6).solve(problem_of(RBF(0.3), X, y, 1.0))
     larger = problem_of(RBF(0.3), X, y, 10.0)
-    cold, warm = SMO(tol=1e-6).solve(larger), SMO(tol=1e-6).solve(larger, small.alpha)
+    cold, warm = SMO(tol=1e-6).solve(larger), SMO(tol=1e-6).solve(larger, small.beta)
     assert warm.certificate.dual == pytest.approx(cold.certificate.dual, rel=1e-7)
-    assert SMO(tol=1e-6).solve(larger, cold.alpha).n_iter == 0
+    assert SMO(tol=1e-6).solve(larger, cold.beta).n_iter == 0
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -209,20 +210,20 @@ def test_smo__hard_margin_that_can_be_met_equals_a_huge_C() -> None:
 
 
 @pytest.fixture(scope="module")
-def slow_problem() -> Problem:
+def slow_problem() -> SignedQP:
     """A problem that needs far more than a second."""
     X, y = overlapping(3000, p=3, seed=1)
     points = Points.prepare(X)
-    return Problem(ResidentGram(RBF(1.0).block(points, points)), y, 1e6)
+    return classification(ResidentGram(RBF(1.0).block(points, points)), y, 1e6)
 
 
-def assert_usable(problem: Problem, solution: object) -> None:
+def assert_usable(problem: SignedQP, solution: object) -> None:
     assert solution.certificate.infeasibility <= 1e-3
-    assert solution.certificate.kkt_gap == pytest.approx(certify(problem, solution.alpha).kkt_gap)
+    assert solution.certificate.kkt_gap == pytest.approx(certify(problem, solution.beta).kkt_gap)
     assert np.isfinite(solution.decision).all()
 
 
-def test_smo__time_limit_ends_within_a_second(slow_problem: Problem) -> None:
+def test_smo__time_limit_ends_within_a_second(slow_problem: SignedQP) -> None:
     SMO(max_iter=10).solve(slow_problem, monitor=Monitor(warn=False))  # compiled
     started = time.perf_counter()
     with pytest.warns(ConvergenceWarning, match="time_limit"):
@@ -232,14 +233,14 @@ def test_smo__time_limit_ends_within_a_second(slow_problem: Problem) -> None:
     assert_usable(slow_problem, solution)
 
 
-def test_smo__max_iter_is_kept(slow_problem: Problem) -> None:
+def test_smo__max_iter_is_kept(slow_problem: SignedQP) -> None:
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         solution = SMO(max_iter=500).solve(slow_problem)
     assert (solution.status, solution.n_iter) == (Status.MAX_ITER, 500)
     assert_usable(slow_problem, solution)
 
 
-def test_smo__stop_flag_ends_it(slow_problem: Problem) -> None:
+def test_smo__stop_flag_ends_it(slow_problem: SignedQP) -> None:
     flag = threading.Event()
     threading.Timer(0.2, flag.set).start()
     started = time.perf_counter()
@@ -265,7 +266,7 @@ def test_smo__inner_scans_use_wide_integer_registers() -> None:
     row, best = np.eye(64, dtype=np.float32)[0], np.zeros(1, np.int32)
     one = np.float32(1)
     calls = {
-        _passes._step_and_extremes: (row, one, row, row, row, row, best, best),
+        _passes._step_and_extremes: (row, one, row, row, row[None], row[None], best[None], best[None]),
         _passes._best_gain: (one, one, row, row, row, row, best),
     }
     for function, arguments in calls.items():

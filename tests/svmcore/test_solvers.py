@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC, LinearSVC
 
-from svmcore import RBF, Bias, CachedColumns, Hinge, Problem, ResidentGram, Solver, SquaredHinge, Status
+from svmcore import RBF, Bias, CachedColumns, Hinge, ResidentGram, Solver, SquaredHinge, Status, classification
 
 from .. import problems
 
@@ -27,7 +27,7 @@ def cancer():
 def test_primal_newton__reaches_rounding_error_in_a_few_steps(cancer, bias, C):
     X, y = cancer
     solver = Solver.create({"name": "primal-newton", "tol": 1e-10})
-    solution = solver.solve(Problem(ResidentGram(RBF(gamma=0.05)(X, X)), y, C, SquaredHinge(), bias))
+    solution = solver.solve(classification(ResidentGram(RBF(gamma=0.05)(X, X)), y, C, SquaredHinge(), bias))
     assert solution.status is Status.CONVERGED
     assert solution.certificate.kkt_gap <= 1e-10
     assert solution.certificate.relative_gap <= 1e-10
@@ -42,7 +42,7 @@ def test_primal_newton__linear_and_kernel_form_take_the_same_steps(cancer, bias)
         problems.Case("", X, y, problems.Linear(), 1.0),
     )
     linear = solver.solve(case.problem(solver, SquaredHinge(), bias))
-    kernel = solver.solve(Problem(ResidentGram(X @ X.T), y, 1.0, SquaredHinge(), bias))
+    kernel = solver.solve(classification(ResidentGram(X @ X.T), y, 1.0, SquaredHinge(), bias))
     assert linear.n_iter == kernel.n_iter
     np.testing.assert_allclose(linear.decision, kernel.decision, atol=1e-6)
 
@@ -55,7 +55,7 @@ def test_primal_newton__weights_are_liblinears(cancer):
     )
     solution = solver.solve(case.problem(solver, SquaredHinge(), Bias.PENALISED))
     reference = LinearSVC(C=1.0, dual=False, tol=1e-10, max_iter=10_000).fit(X, y)
-    np.testing.assert_allclose(X.T @ (solution.alpha * y), reference.coef_[0], atol=1e-5)
+    np.testing.assert_allclose(X.T @ solution.beta, reference.coef_[0], atol=1e-5)
     assert solution.bias == pytest.approx(reference.intercept_[0], abs=1e-5)
 
 
@@ -64,7 +64,7 @@ def test_smo__dual_value_is_libsvms(cancer, name):
     X, y = cancer
     K = RBF(gamma=0.05)(X, X)
     solver = Solver.create({"name": name, "tol": 1e-5})
-    dual = solver.solve(Problem(ResidentGram(K), y, 10.0)).certificate.dual
+    dual = solver.solve(classification(ResidentGram(K), y, 10.0)).certificate.dual
     coef = np.zeros(len(y))
     model = SVC(C=10.0, kernel="precomputed", tol=1e-5).fit(K, y)
     coef[model.support_] = model.dual_coef_[0]
@@ -78,7 +78,8 @@ def test_solver__takes_the_same_steps_on_cached_columns(cancer, name):
     solver = problems.tight(name)
     loss, bias = problems.admitted(problems.Case("", X, y, RBF(gamma=0.05), 1.0), solver)[0]
     runs = [
-        solver.solve(Problem(columns, y, 1.0, loss, bias)) for columns in (gram, CachedColumns(gram, 40 * len(y) * 8))
+        solver.solve(classification(columns, y, 1.0, loss, bias))
+        for columns in (gram, CachedColumns(gram, 40 * len(y) * 8))
     ]
     assert runs[0].n_iter == runs[1].n_iter
     np.testing.assert_allclose(runs[0].alpha, runs[1].alpha, atol=1e-9)
@@ -130,5 +131,5 @@ def test_svmguide1__solvers_that_promise_tol_agree(data, loss, bias):
 def test_svmguide1__newton_takes_at_most_15_steps(data, bias):
     X, y = data
     solver = Solver.create({"name": "primal-newton", "tol": 1e-10})
-    solution = solver.solve(Problem(ResidentGram(RBF(gamma=0.25)(X, X)), y, 10.0, SquaredHinge(), bias))
+    solution = solver.solve(classification(ResidentGram(RBF(gamma=0.25)(X, X)), y, 10.0, SquaredHinge(), bias))
     assert (solution.status, solution.n_iter <= 15) == (Status.CONVERGED, True)

@@ -29,7 +29,7 @@ def run(case, bias, **spec):
 
 def test_case__is_exact(case):
     integers = (64 * case.X).astype(int)
-    columns = case.problem(Solver.create("smo-simplified"), Hinge(), Bias.FREE).columns
+    columns = case.problem(Solver.create("smo-simplified"), Hinge(), Bias.FREE).source
     K = columns.columns(np.arange(32))
     np.testing.assert_array_equal(K, integers @ integers.T / 4096)
     np.testing.assert_array_equal(K, case.X @ case.X.T)

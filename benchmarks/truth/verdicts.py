@@ -1,0 +1,122 @@
+"""What is to be held against an answer: rules over the numbers of a record, no arithmetic of kernels."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from benchmarks.truth.design import LIMIT_SECONDS, TOL
+from benchmarks.truth.judge import can_tell
+
+Record = dict[str, Any]
+GAP_SHARE = 0.02  # of tol, by which a claimed gap may be off beyond its own uncertainty
+SOLVED = 1.05  # times tol
+SUM_RTOL = 1e-12
+PEER_SUM_RTOL = 1e-9
+ROUNDING = 1e-12  # relative: what float64 leaves of a gap of millions
+OBJECTIVE_RTOL = 1e-6
+LATE = 1.1  # times the limit: the certificate and the last step may end after it
+
+FALSE_GAP, FALSE_CONVERGED = "false gap", "false converged"
+VERDICTS = {
+    FALSE_GAP: "the certificate's gap is off by more than its uncertainty and 2 % of tol",
+    FALSE_CONVERGED: "converged, but the gap is above 1.05 tol or the infeasibility above 1e-12 of ||beta||_1",
+    "objective outside its bar": "the certificate's primal or dual is off by more than its bar (none stated: 1e-6)",
+    "wide claim": "converged with an uncertainty above 2 % of tol or a bar above 1e-6 of the objective",
+    "dual below LIBSVM": "hinge, psd kernel: the dual is more than 1e-6 below LIBSVM's, whose answer is within tol",
+    "stalled unjustly": "stalled where float64 can tell",
+    "unsolved": "not converged to a gap within 1.05 tol, whatever the reason",
+    "late": "answered more than a tenth after the limit",
+    "failed": "an exception, a dead process, or no answer long after the limit",
+}
+
+
+def within(truth: Record | None, sum_rtol: float = SUM_RTOL) -> bool:
+    """Whether an answer is optimal within tol."""
+    return bool(truth and truth["kkt_gap"] <= SOLVED * TOL and truth["infeasibility"] <= sum_rtol * truth["beta_l1"])
+
+
+def solved(record: Record) -> bool:
+    """Whether our answer says that it is optimal, and is."""
+    return record["ours"]["status"] == "converged" and within(record.get("truth"))
+
+
+def peer_solved(record: Record) -> bool:
+    """Whether LIBSVM ended of itself, in time, with an answer within tol."""
+    peer = record["peer"]
+    return (
+        peer["status"] == "converged"
+        and peer["seconds"] <= LATE * LIMIT_SECONDS
+        and within(peer.get("truth"), PEER_SUM_RTOL)
+    )
+
+
+def tellable(record: Record) -> bool:
+    """Whether float64 can tell: eps64 times the largest kernel value times ||beta||_1 is at most tol / 50.
+
+    The kernel centred, since the free bias allows it; a matrix that was given has been rounded as it is. The answer
+    with the smaller ||beta||_1 counts. Programs that may have no least value are left out as well.
+    """
+    name = "load" if "precomputed" in record["case"] else "load_centred"
+    truths = [truth for truth in (record.get("truth"), record["peer"].get("truth")) if truth]
+    return record["bounded"] and (not truths or can_tell(min(truth[name] for truth in truths)))
+
+
+def verdicts_of(record: Record) -> list[str]:
+    """Names out of VERDICTS; none for an answer without fault."""
+    ours, truth = record["ours"], record.get("truth")
+    if truth is None:
+        return ["failed", "unsolved"]
+    converged = ours["status"] == "converged"
+    found = {
+        FALSE_GAP: false_gap(ours["claims"], truth),
+        FALSE_CONVERGED: converged and not within(truth),
+        "objective outside its bar": _objective_off(ours["claims"], truth),
+        "wide claim": converged and _wide(ours["claims"], truth),
+        "dual below LIBSVM": _below(record),
+        "stalled unjustly": ours["status"] == "stalled" and tellable(record),
+        "unsolved": not solved(record),
+        "late": ours["seconds"] > LATE * LIMIT_SECONDS,
+    }
+    return [name for name, holds in found.items() if holds]
+
+
+def false_gap(claims: Record, truth: Record) -> bool:
+    """Compare with the gap of the centred kernel and of the kernel as it is: sum beta = 0 makes them one."""
+    slack = claims["uncertainty"] + GAP_SHARE * TOL + ROUNDING * abs(truth["kkt_gap"])
+    return not any(_near(claims["kkt_gap"], truth[name], slack) for name in ("kkt_gap", "plain_gap"))
+
+
+def _near(claimed: float, true: float, slack: float) -> bool:
+    return claimed == true or abs(claimed - true) <= slack
+
+
+def _objective_off(claims: Record, truth: Record) -> bool:
+    """A primal that the certificate does not give, or that is infinite, claims nothing."""
+    for name in ("primal", "dual"):
+        claimed = claims[name]
+        if claimed is None or not math.isfinite(claimed):
+            continue
+        slack = claims["bar"] or OBJECTIVE_RTOL * _scale(truth)
+        if not any(_near(claimed, truth[prefix + name], slack) for prefix in ("", "plain_")):
+            return True
+    return False
+
+
+def _scale(truth: Record) -> float:
+    return max(abs(truth["primal"]), abs(truth["dual"]))
+
+
+def _wide(claims: Record, truth: Record) -> bool:
+    return claims["uncertainty"] > GAP_SHARE * TOL or claims["bar"] > OBJECTIVE_RTOL * _scale(truth)
+
+
+def _below(record: Record) -> bool:
+    """Only where both maximise the same: hinge, psd, and a given matrix that rounding has left psd."""
+    _, _, kernel, loss, *_ = record["case"].split("/")
+    if loss != "hinge" or kernel == "sigmoid" or not peer_solved(record):
+        return False
+    if kernel.startswith("precomputed") and not tellable(record):
+        return False
+    theirs = record["peer"]["truth"]["dual"]
+    return theirs - record["truth"]["dual"] > OBJECTIVE_RTOL * abs(theirs)

@@ -1,0 +1,227 @@
+"""The matrices K of the interior point: products with them and factors of K + diag D, no more.
+
+Neither knows boxes, groups or steps. A factor is a good approximation and not the last word: what it solves is refined
+against `times` by who asks (`_interior_steps`).
+"""
+
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+__all__ = ["Dense", "Factor", "Floats", "LowRank", "System"]
+
+Floats: TypeAlias = NDArray[Any]
+
+BLOCK_ROWS = 4096  # of G in one step of the normal matrix; small enough for the caches, large enough for BLAS
+SPREAD = 1.5  # most pivots eliminated last, as a multiple of the rank
+SMALL_PIVOT = 1e-5  # a D_i below this share of the mean of K's diagonal is eliminated last
+NEGLIGIBLE = 1e-4  # sum of K_ii / D_i over the variables that a dense factor treats as uncoupled
+
+
+class Factor(Protocol):
+    """What solves (K + border border' + diag D) x = r, up to rounding."""
+
+    def solve(self, r: Floats) -> Floats:
+        """Solution x (n,) of the right-hand side `r` (n,)."""
+
+
+class System(Protocol):
+    """A positive semidefinite K (n, n)."""
+
+    diagonal: Floats
+
+    def times(self, beta: Floats) -> Floats:
+        """Product K beta (n,)."""
+
+    def factorise(self, D: Floats, border: Floats) -> Factor:
+        """Factor of K + border border' + diag D, for `D` (n,) positive and `border` (n, k)."""
+
+    def rows(self, keep: Any) -> "System":
+        """The same on some of the variables, given as a mask or as indices."""
+
+
+class LowRank:
+    """K = G G' of rows `G` (n, r), float64; n r^2 a factor.
+
+    Everything of length n is a sum over rows or local to a row: `normal_matrix` and the products with G are all that
+    shards of the rows would have to send.
+    """
+
+    def __init__(self, G: Floats) -> None:
+        self.G = np.ascontiguousarray(G, dtype=np.float64)
+        self.diagonal = np.einsum("ij,ij->i", self.G, self.G)
+
+    def times(self, beta: Floats) -> Floats:
+        """Product G (G' beta) (n,)."""
+        return self.G @ (beta @ self.G)
+
+    def rows(self, keep: Any) -> "LowRank":
+        """The factor of some of the rows."""
+        return LowRank(self.G[keep])
+
+    def normal_matrix(self, weights: Floats) -> Floats:
+        """Product G' diag(weights) G (r, r) for `weights` (n,) that are not negative, summed over blocks of rows."""
+        return normal_matrix(self.G, weights)
+
+    def factorise(self, D: Floats, border: Floats) -> "LowRankFactor":
+        """Factor of G G' + border border' + diag D."""
+        return LowRankFactor(self, D, border)
+
+
+def normal_matrix(G: Floats, weights: Floats) -> Floats:
+    """Product G' diag(weights) G (r, r); the root of the weights goes to both sides, which halves the flops."""
+    root, total = np.sqrt(weights), np.zeros((G.shape[1], G.shape[1]))
+    for start in range(0, len(G), BLOCK_ROWS):
+        block = G[start : start + BLOCK_ROWS] * root[start : start + BLOCK_ROWS, None]
+        total += block.T @ block
+    return total
+
+
+class LowRankFactor:
+    """Woodbury's formula for all variables but those of the smallest D, which are eliminated last and by QR.
+
+    With F the few smallest D (the free variables of a late iterate), B the rest and M = I + G_B' D_B^-1 G_B = L L',
+
+    .. math::  (D_F + E'E) x_F = r_F - G_F M^{-1} t, \\quad E = L^{-1} G_F', \\quad t = G_B' D_B^{-1} r_B, \\quad
+               x_B = D_B^{-1} (r_B - G_B M^{-1} (t + G_F' x_F)).
+
+    Woodbury alone divides a difference that has lost all its digits by the tiny D_F. E'E + D_F is never formed: its
+    factor is the R of the stacked [E; D_F^1/2], pivoted, with long rows first.
+
+    References
+    ----------
+    Fine, Scheinberg (2001), Efficient SVM training using low-rank kernel representations, JMLR 2; Cox, Higham (1998),
+    Stability of Householder QR factorization for weighted least squares problems.
+    """
+
+    def __init__(self, system: LowRank, D: Floats, border: Floats) -> None:
+        self.G, self.border = system.G, border
+        scale = float(system.diagonal.mean()) or 1.0
+        self.free = _smallest(D, int(SPREAD * (self.G.shape[1] + border.shape[1])) + 5, SMALL_PIVOT * scale)
+        self.weights = 1.0 / D
+        self.weights[self.free] = 0.0
+        self._factor_rest(system)
+        if len(self.free):
+            self._factor_free(D[self.free])
+
+    def _factor_rest(self, system: LowRank) -> None:
+        """Cholesky factor of M, scaled to a unit diagonal."""
+        w, r = self.weights, self.G.shape[1]
+        M = np.empty((r + self.border.shape[1],) * 2)
+        M[:r, :r] = system.normal_matrix(w)
+        M[r:, :r] = (self.border * w[:, None]).T @ self.G
+        M[:r, r:] = M[r:, :r].T
+        M[r:, r:] = (self.border * w[:, None]).T @ self.border
+        M.flat[:: len(M) + 1] += 1.0
+        self.scale = 1.0 / np.sqrt(M.diagonal())
+        self.L = cholesky(M * self.scale * self.scale[:, None])
+
+    def _factor_free(self, D: Floats) -> None:
+        """The R of [E; D_F^1/2]."""
+        self.rows = np.hstack([self.G[self.free], self.border[self.free]])
+        E = linalg.solve_triangular(self.L, (self.rows * self.scale).T, lower=True, check_finite=False)
+        stacked = np.vstack([E, np.diag(np.sqrt(D))])
+        stacked = stacked[np.argsort(-np.abs(stacked).max(axis=1), kind="stable")]
+        R, self.pivots = linalg.qr(stacked, mode="r", pivoting=True, check_finite=False)
+        self.R = R[: len(D)]
+
+    def _inner(self, t: Floats) -> Floats:
+        """Product M^-1 t (r + k,)."""
+        return self.scale * linalg.cho_solve((self.L, True), self.scale * t, check_finite=False)
+
+    def _solve_free(self, r: Floats) -> Floats:
+        """Solution x_F of (D_F + E'E) x_F = r."""
+        y = linalg.solve_triangular(self.R, r[self.pivots], trans="T", check_finite=False)
+        x = np.empty(len(r))
+        x[self.pivots] = linalg.solve_triangular(self.R, y, check_finite=False)
+        return x
+
+    def solve(self, r: Floats) -> Floats:
+        """Solution x (n,) of the right-hand side `r` (n,)."""
+        weighted = self.weights * r
+        t = np.concatenate([weighted @ self.G, weighted @ self.border])
+        if len(self.free):
+            x_free = self._solve_free(r[self.free] - self.rows @ self._inner(t))
+            t += x_free @ self.rows
+        u = self._inner(t)
+        split = self.G.shape[1]
+        x = self.weights * (r - self.G @ u[:split] - self.border @ u[split:])
+        if len(self.free):
+            x[self.free] = x_free
+        return x
+
+
+class Dense:
+    """A square K (n, n), float64; n^3 / 3 a factor, less once most variables sit at a bound."""
+
+    def __init__(self, K: Floats) -> None:
+        self.K = np.asarray(K, dtype=np.float64)
+        self.diagonal = self.K.diagonal().copy()
+
+    def times(self, beta: Floats) -> Floats:
+        """Product K beta (n,)."""
+        return self.K @ beta
+
+    def rows(self, keep: Any) -> "Dense":
+        """The square of some of the variables."""
+        index = np.flatnonzero(keep) if np.asarray(keep).dtype == bool else keep
+        return Dense(self.K[np.ix_(index, index)])
+
+    def factorise(self, D: Floats, border: Floats) -> "DenseFactor":
+        """Factor of K + border border' + diag D."""
+        return DenseFactor(self.K, D, border)
+
+
+class DenseFactor:
+    """Cholesky of the coupled variables; the others, whose D dwarfs K, count by their diagonal alone.
+
+    For a positive semidefinite K the refinement gains a factor sum K_ii / D_i over the uncoupled variables a round.
+    """
+
+    def __init__(self, K: Floats, D: Floats, border: Floats) -> None:
+        full = K.diagonal() + np.einsum("ij,ij->i", border, border)
+        share = np.abs(full) / D
+        order = np.argsort(share)
+        n_apart = int(np.searchsorted(np.cumsum(share[order]), NEGLIGIBLE))
+        self.coupled, self.apart = np.sort(order[n_apart:]), order[:n_apart]
+        self.apart_diagonal = (full + D)[self.apart]
+        H = K[np.ix_(self.coupled, self.coupled)] if n_apart else K.copy()
+        H += border[self.coupled] @ border[self.coupled].T
+        H.flat[:: len(H) + 1] += D[self.coupled]
+        self.scale = 1.0 / np.sqrt(np.maximum(H.diagonal(), np.finfo(float).tiny))
+        H *= self.scale
+        H *= self.scale[:, None]
+        self.L = cholesky(H)
+
+    def solve(self, r: Floats) -> Floats:
+        """Solution x (n,) of the right-hand side `r` (n,), without the coupling to the variables set apart."""
+        x = np.empty(len(r))
+        x[self.apart] = r[self.apart] / self.apart_diagonal
+        right = self.scale * r[self.coupled]
+        x[self.coupled] = self.scale * linalg.cho_solve((self.L, True), right, check_finite=False)
+        return x
+
+
+def cholesky(M: Floats) -> Floats:
+    """Lower factor of `M`, unit diagonal; a ridge, growing tenfold, makes definite what rounding left without."""
+    ridge = 0.0
+    while True:
+        try:
+            return linalg.cholesky(M, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            more = max(9.0 * ridge, 1e-15)
+            M.flat[:: len(M) + 1] += more
+            ridge += more
+            if not ridge < 1e3:  # NaN in M as well
+                raise
+
+
+def _smallest(D: Floats, count: int, below: float) -> Any:
+    """Indices of the `count` smallest of `D` (n,), those `below` a bound only."""
+    if len(D) > count:
+        index = np.argpartition(D, count - 1)[:count]
+    else:
+        index = np.arange(len(D))
+    return index[D[index] < below]

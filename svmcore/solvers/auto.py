@@ -1,0 +1,53 @@
+"""The solver that the source of K asks for: the default of configs and estimators."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from svmcore.losses import Loss
+from svmcore.monitor import Monitor
+from svmcore.points import Floats
+from svmcore.qp import Bias, SignedQP
+from svmcore.solution import Status
+from svmcore.solvers.base import Outcome, Solver, Solves
+from svmcore.solvers.interior_point import InteriorPoint
+from svmcore.solvers.smo import SMO
+
+__all__ = ["Auto"]
+
+RANK = 256  # of a factor of K up to which an interior point is the better way
+SMALL = 2048  # variables up to which pairs are tried first: most small problems end in fewer steps than one pass costs
+TRIES = 30  # pair steps for each variable, after which they count as crawling
+
+
+@dataclass(frozen=True)
+class Auto(Solver):
+    """`interior-point` where K has a factor of rank up to 256 (a linear kernel of few features), else `smo`.
+
+    A small linear problem is given to pairs first, for 30 steps a variable. Runs write down the solver that was
+    chosen, so that a repetition takes the same.
+    """
+
+    name: ClassVar[str] = "auto"
+    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True)
+
+    def resolved(self, kernel: Any, n_features: int, loss: Loss, bias: Bias, hard_margin: bool = False) -> Solver:
+        """The solver for rows of `n_features` under `kernel`, with the same tol, max_iter and time_limit."""
+        limits = {"tol": self.tol, "max_iter": self.max_iter, "time_limit": self.time_limit}
+        few = kernel.is_linear and n_features <= RANK
+        chosen = InteriorPoint(**limits) if few else SMO(**limits)
+        chosen.admits(loss, bias, kernel, hard_margin)
+        return chosen
+
+    def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        limits = {"tol": self.tol, "time_limit": self.time_limit}
+        pairs = SMO(max_iter=self.max_iter, **limits)
+        if qp.source.rank is None or qp.source.rank > RANK or not qp.source.psd:
+            return pairs._solve(qp, beta, score, monitor, n_iter)
+        if qp.m <= SMALL:
+            most = n_iter + TRIES * qp.m
+            most = most if self.max_iter < 0 else min(most, self.max_iter)
+            tried = replace(pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
+            if tried.status is not Status.MAX_ITER or most == self.max_iter:
+                return tried
+            beta, n_iter = tried.beta, tried.n_iter
+        return InteriorPoint(**limits)._solve(qp, beta, None, monitor, n_iter)
