@@ -56,8 +56,8 @@ declaration, and a wrong pairing is refused before any work, naming those that w
 TAIL = """
 ## What the columns say
 
-- **primal, dual**: bounds of the optimum, recomputed from the coefficients by code that no solver wrote. All that promise tol
-  agree.
+- **primal, dual**: bounds of the optimum, recomputed from the coefficients by code that no solver wrote. All that
+  promise tol agree.
 - **status**: `converged` means that the KKT gap over all rows, proved in float64, is at most tol. `stalled` says
   that the solver's own rule has nothing left to do though the gap is above tol: the perceptron has no mistakes left,
   simplified SMO no lucky pairs. `max_iter` ends `gd` and `sgd`: their objective is close long before the last KKT

@@ -35,7 +35,8 @@ class _BlockTask:
 
 def _block(task: _BlockTask) -> Floats:
     """Kernel values (len(idx), stop - start), on a worker."""
-    points, kernel = worker_points(task.dataset, task.dtype), Kernel.create(task.kernel)
+    kernel = Kernel.create(task.kernel)
+    points = worker_points(task.dataset, task.dtype, kernel)
     rows = points.rows(task.start, task.stop)
     out = np.empty((len(task.idx), len(rows)), task.dtype)
     with np.errstate(over="ignore", invalid="ignore"):

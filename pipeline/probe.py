@@ -19,7 +19,6 @@ from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.monitor import Monitor
 from svmcore.multiclass import targets
-from svmcore.points import Points
 from svmcore.qp import Bias
 from svmcore.solvers import Solver
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
@@ -56,7 +55,8 @@ class Sample:
         self.codes = np.asarray(dataset.codes())[:rows]
         self.counts = np.asarray(dataset.counts(), np.float64)[:rows]
         X = dataset.X(0, len(self.codes))
-        source = ComputedColumns(kernel, Points.for_gram(X), np.float32, ExactKernel(kernel, X))
+        points = kernel.prepare_gram(X)
+        source = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
         with np.errstate(over="ignore", invalid="ignore"):
             gram = resident_gram(source)
         assert gram is not None
@@ -113,7 +113,7 @@ def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
     from svmcore.kernels.base import blocks
 
     side = min(BLOCK, dataset.n_merged)
-    rows = Points.for_gram(dataset.X(0, side), dtype)
+    rows = kernels[0].prepare_gram(dataset.X(0, side), dtype)
     outs = [np.empty((side, side), dtype) for _ in kernels]
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         blocks(kernels, rows, rows, outs)

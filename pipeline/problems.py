@@ -18,7 +18,7 @@ import numpy as np
 from pipeline.dataset import open_dataset
 from pipeline.folds import stratified_folds
 from pipeline.gram import open_gram
-from pipeline.strips import worker_points
+from pipeline.strips import worker_points, worker_rows
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.multiclass import Target, targets
@@ -106,16 +106,10 @@ def served_kernel(kernel: Kernel, bias: str) -> Kernel:
     return kernel.centred() if Bias(bias) is Bias.FREE else kernel
 
 
-@functools.lru_cache(maxsize=2)
-def _rows(dataset: str) -> Any:
-    """Merged training rows as they are stored, once per process."""
-    return _dataset(dataset).X()
-
-
 def computed_columns(dataset: str, kernel: Kernel, dtype: Any) -> ComputedColumns:
     """Columns of K computed in this process, with exact values for proofs."""
-    exact = ExactKernel(kernel, _rows(dataset))
-    return ComputedColumns(kernel, worker_points(dataset, np.dtype(dtype).name), dtype, exact)
+    points = worker_points(dataset, np.dtype(dtype).name, kernel)
+    return ComputedColumns(kernel, points, dtype, ExactKernel(kernel, worker_rows(dataset), like=points))
 
 
 _opening = threading.Lock()  # a cache alone lets threads that come at once each make the same

@@ -28,6 +28,7 @@ from pipeline.workers import VERSION, InlineWorkers, Workers
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.multiclass import Target, targets
+from svmcore.solvers import SMO
 from svmcore.sources import CachedColumns, Source
 
 __all__ = [
@@ -215,7 +216,8 @@ def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> Source:
     local = computed_columns(str(dataset.path), served, dtype)
     remote = session.exp.cluster.kind in REMOTE and not session.exp.build_solver().solves.linear_only
     source = WorkerColumns(local, str(dataset.path), session.workers) if remote else local
-    return CachedColumns(source, session.exp.cache.limit)
+    limit = session.exp.cache.limit
+    return CachedColumns(source, limit, None, min(limit // 4, SMO.square_bytes(source.n, dtype)))
 
 
 def target_label(target: Target, classes: Sequence[Any]) -> Any:

@@ -134,8 +134,8 @@ def _served(stored: StoredModel) -> Kernel:
 def _served_rounding(stored: StoredModel, dataset: Any) -> Any:
     """Of the kernel values that the solver was served: what the scores of training rows were counted from."""
     dtype = np.dtype(stored.metadata["dtype"])
-    points = dataset.points(dtype)
-    return _served(stored).rounding(points, points, dtype)
+    kernel = _served(stored)
+    return kernel.rounding(kernel.prepare_gram(dataset.X(), dtype), dtype=dtype)
 
 
 def _identity(stored: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def warm_up() -> None:
     strips._finish(K, kernel.diagonal_of(P).astype(np.float32))
     strips._transpose(K, np.empty_like(K))
     strips._checksums(K, 0, 0, 3)
-    source = ResidentGram(K, ComputedColumns(kernel, P, np.float32, ExactKernel(kernel, rows)))
+    source = ResidentGram(K, ComputedColumns(kernel, P, np.float32, ExactKernel(kernel, rows, like=P)))
     for bias in ("free", "penalised"):  # pairs, and one variable at a time
         qp = classification(source, np.array([1.0, -1.0, 1.0]), 1.0, bias=bias)
         for _ in range(2):  # the second time the square is copied from the first

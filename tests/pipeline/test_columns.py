@@ -3,7 +3,6 @@ import signal
 
 import numpy as np
 import pytest
-from svmcore.columns import CachedColumns, KernelColumns
 
 from pipeline import columns
 from pipeline.columns import WorkerColumns
