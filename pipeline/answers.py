@@ -74,14 +74,14 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
     beta = np.asarray(solution.beta, np.float64)
     support = np.flatnonzero(beta)
     bounded = support[(beta[support] >= qp.hi[support]) | (beta[support] <= qp.lo[support])]
-    history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history]
+    history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)]
     record = {
         "status": str(solution.status.value),
         "bias": float(solution.bias),
         "n_iter": int(solution.n_iter),
         "n_support": int(counts[support].sum()),
         "n_bounded": int(counts[bounded].sum()),
-        "seconds": history[-1][0] if history else 0.0,
+        "seconds": solution.history[-1].seconds if solution.history else 0.0,
         "norm2": float(solution.norm2),
         "slack": _slack(task, solution.decision, counts),
         "certificate": _numbers(solution.certificate),

@@ -104,6 +104,7 @@ def class_entry(label: Any, result: ProblemResult) -> dict[str, Any]:
         "uncertainty": certificate["uncertainty"],
         "bar": certificate["bar"],
         "bias": result.bias,
+        "norm2": result.norm2,
         "margin": 1.0 / math.sqrt(result.norm2) if result.norm2 > 0 else None,
         "slack": result.slack,
         "seconds": result.seconds,
