@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import Bias, ComputedColumns, Hinge, Linear, Monitor, Points, Problem, Progress, Solution, Solver
+from svmcore import Bias, ComputedColumns, Hinge, Linear, Monitor, Points, Progress, SignedQP, Solution, Solver
+from svmcore import classification as program_of
 from svmcore.errors import Unsupported
 from svmcore.losses import Loss, SquaredHinge
 from svmcore.solution import Status
@@ -55,9 +56,9 @@ declaration, and a wrong pairing is refused before any work, naming those that w
 TAIL = """
 ## What the columns say
 
-- **primal, dual**: bounds of the optimum, recomputed from alpha by code that no solver wrote. All that promise tol
-  agree.
-- **status**: `converged` means that the KKT gap over all rows, refreshed in float64, is at most tol. `stalled` says
+- **primal, dual**: bounds of the optimum, recomputed from the coefficients by code that no solver wrote. All that
+  promise tol agree.
+- **status**: `converged` means that the KKT gap over all rows, proved in float64, is at most tol. `stalled` says
   that the solver's own rule has nothing left to do though the gap is above tol: the perceptron has no mistakes left,
   simplified SMO no lucky pairs. `max_iter` ends `gd` and `sgd`: their objective is close long before the last KKT
   condition holds.
@@ -116,16 +117,16 @@ def run_all() -> list[Run]:
                 solver.admits(loss, bias, Linear())
             except Unsupported:
                 continue
-            runs.append(_run(program, solver, Problem(columns, y, 1.0, loss, bias)))
+            runs.append(_run(program, solver, program_of(columns, y, 1.0, loss, bias)))
     return runs
 
 
-def _run(program: str, solver: Solver, problem: Problem) -> Run:
+def _run(program: str, solver: Solver, qp: SignedQP) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solver.solve(problem, monitor=Monitor(time_limit=0.2))  # compiles
+        solver.solve(qp, monitor=Monitor(time_limit=0.2))  # compiles
         started = time.perf_counter()
-        solution = solver.solve(problem, monitor=EveryStep())
+        solution = solver.solve(qp, monitor=EveryStep())
     return Run(program, str(solver.name), time.perf_counter() - started, solution)
 
 
