@@ -135,6 +135,8 @@ class _Descent:
             return np.zeros(0), 0, "converged"
         if start is not None and self.polish.from_point(start):
             return self.polish.best.beta, 0, "converged"
+        if not self.program.system.is_convex:
+            return self.polish.best.beta, 0, "stalled"
         at, idle = _first(self.program), 0
         for n_iter in range(MOST_PASSES):
             ended = self._ended(at, idle)
