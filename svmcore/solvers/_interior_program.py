@@ -52,19 +52,21 @@ class Program:
 
     @cached_property
     def score_scale(self) -> float:
-        """Size of the scores near the answer: that of p, or what betas with the given sums make of K."""
+        """Size of the scores near the answer: at the point of the box next to zero, or at betas with the given sums."""
         typical = float(np.abs(self.sums).sum()) / max(self.n, 1)
-        return max(float(np.abs(self.p).max(initial=0.0)), typical * float(self.curvature.mean())) or 1.0
+        nearest = self.scores(self.clip(np.zeros(self.n)))
+        return max(float(np.abs(nearest).max(initial=0.0)), typical * float(self.curvature.mean())) or 1.0
 
     def scores(self, beta: Floats) -> Floats:
         """P - K beta - ridge beta (n,)."""
         return self.p - self.system.times(beta) - self.ridge * beta
 
     def residuals(self, beta: Floats) -> Floats:
-        """d_g - sum_g beta (k,), summed exactly."""
+        """d_g - sum_g beta (k,), summed in extended precision."""
         held = self.members.any(axis=0)
-        exact = [d - math.fsum(beta[self.codes == g]) for g, d in enumerate(self.sums)]
-        return np.where(held, exact, 0.0)
+        wide = beta.astype(np.longdouble)
+        error = [float(d - wide[self.codes == g].sum()) for g, d in enumerate(self.sums)]
+        return np.where(held, error, 0.0)
 
     def sums_hold(self, beta: Floats) -> bool:
         """Whether the sums are right to 1e-12 of the sum of the absolute values."""
@@ -157,10 +159,13 @@ class Newton:
         y = self.schur @ (self.A @ x - e)
         return x - y @ self.solved, y
 
-    def solve(self, r: Floats, e: Floats) -> tuple[Floats, Floats, float]:
-        """The steps dx (n,) and dy (k,), and the largest residual that is left in the first equation."""
+    def solve(self, r: Floats, e: Floats, goal: float = 0.0) -> tuple[Floats, Floats, float]:
+        """The steps dx (n,) and dy (k,), and the largest residual that is left in the first equation.
+
+        Refined while that pays and the residual is above `goal`.
+        """
         x, y = self._once(r, e)
-        best, error, goal = (x, y), np.inf, 1e-14 * np.abs(r).max(initial=0.0)
+        best, error, goal = (x, y), np.inf, max(goal, 1e-14 * float(np.abs(r).max(initial=0.0)))
         for _ in range(REFINEMENTS):
             left = r - self.system.times(x) - self.D * x - y @ self.A
             before, now = error, float(np.abs(left).max())
