@@ -140,7 +140,7 @@ class _Descent:
             return self.polish.best.beta, 0, "stalled"
         at, idle = _first(self.program), 0
         for n_iter in range(MOST_PASSES):
-residual = self.dual_residual(at)
+            residual = self.dual_residual(at)
             ended = self._ended(at, residual, idle)
             if ended == "infeasible":  # the way out itself, which anybody can check
                 beta = self.program.clip(at.beta)

@@ -1,7 +1,7 @@
-"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
+r"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
 
-.. math::  \\min_\\beta \\; \\tfrac12 \\beta'K\\beta + \\tfrac12 \\sum_v r_v \\beta_v^2 - p'\\beta, \\quad
-           l \\le \\beta \\le u, \\quad \\sum_{v \\in g} \\beta_v = d_g \\text{ for each group } g.
+.. math::  \min_\beta \; \tfrac12 \beta'K\beta + \tfrac12 \sum_v r_v \beta_v^2 - p'\beta, \quad
+           l \le \beta \le u, \quad \sum_{v \in g} \beta_v = d_g \text{ for each group } g.
 
 With scores s = p - K beta - r beta, group multipliers b and z_l, z_u >= 0 of the bounds: s = A'b - z_l + z_u.
 """
@@ -115,7 +115,7 @@ class Program:
 def _shift(program: Program, beta: Floats, scores: Floats, group: Floats, error: float) -> None:
     """Move variables of `group` until their sum has grown by `error`, in place.
 
-    A free variable takes it if one has the room: its equals have the same score. Else in the order of what moving costs.
+    A free variable takes it if one has the room: its equals have the same score. Else by what moving costs.
     """
     for _ in range(4):
         if abs(error) <= SUM_ERROR * np.abs(beta[group]).sum():
