@@ -82,8 +82,12 @@ def run(problems: Sequence[Problem], request: Request) -> int:
     reuse = request.reuse_peer or request.libsvm_only
     peers = {record["case"]: record for record in read(_path(request.folder, PEERS))} if reuse else {}
     with _one_thread(), ThreadPoolExecutor(request.jobs) as pool:
-        for lane in [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]:
-            lane.result()
+        lanes = [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]
+        try:
+            for lane in lanes:
+                lane.result()
+        finally:
+            progress.deadline = 0.0  # after Ctrl-C or a fault of the benchmark, lanes end with their problem
     return progress.counts["problems"]
 
 
@@ -107,9 +111,6 @@ def _lane(progress: Progress, peers: dict[str, Record]) -> None:
                 progress.keep(problem, lane.libsvm(problem)["peer"])
             else:
                 progress.take(problem, lane.run(problem))
-    except BaseException:
-        progress.deadline = 0.0  # a fault of the benchmark ends all lanes
-        raise
     finally:
         lane.close()
 
