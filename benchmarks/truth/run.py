@@ -76,11 +76,11 @@ class Progress:
 
 def run(problems: Sequence[Problem], request: Request) -> int:
     """Run problems that this run has not yet answered; returns how many were."""
-    done = {record["case"] for record in lines(request.folder, request.name)}
-    left = [problem for problem in problems if problem.key not in done]
-    progress = Progress(iter(left), request, time.monotonic() + 60 * request.minutes)
     reuse = request.reuse_peer or request.libsvm_only
     peers = {record["case"]: record for record in read(_path(request.folder, PEERS))} if reuse else {}
+    done = set(peers) if request.libsvm_only else {one["case"] for one in lines(request.folder, request.name)}
+    left = [problem for problem in problems if problem.key not in done]
+    progress = Progress(iter(left), request, time.monotonic() + 60 * request.minutes)
     with _one_thread(), ThreadPoolExecutor(request.jobs) as pool:
         lanes = [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]
         try:
