@@ -17,16 +17,18 @@ float64: those of the support vectors, and of rows whose score could be an extre
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 
 from svmcore._threads import one_blas_thread
 from svmcore.points import Floats
+from svmcore.primal import at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP, exact_sum
 from svmcore.sources.base import matvec_and_sizes, matvec_compensated
 
-__all__ = ["Certificate", "Evaluation", "certify", "evaluate", "primal_at"]
+__all__ = ["Certificate", "Evaluation", "certify", "evaluate"]
 
 EPS = float(np.finfo(np.float64).eps)
 OBJECTIVE = 1e-7  # relative error of the objectives that calls for exact values
@@ -119,13 +121,13 @@ class _Outputs:
         self.support = np.flatnonzero(self.coef)
         self.length = float(np.abs(self.coef).sum())
         self.exact: Any = qp.source.exact
-        self.n_exact = 0
+        self.exact_rows = np.zeros(qp.source.n, dtype=bool)
         self.values, self.sizes = self._served()
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
             self.sizes = self.sizes + qp.shift * self.length
-        rounding = None if self.exact is None else self.exact.unit if self._direct else qp.source.rounding
-        self.errors = self._errors(rounding)
+        served = None if self.exact is None else qp.source.rounding
+        self.errors = self._finest_errors(self.values) if self._direct else self._errors(served)
 
     @property
     def _direct(self) -> bool:
@@ -136,18 +138,22 @@ class _Outputs:
         if not self._direct:
             return matvec_and_sizes(self.qp.source, self.coef)
         rows = np.arange(self.qp.source.n)
-        self.n_exact = len(rows)
+        self.exact_rows[:] = True
         return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)
 
     def _errors(self, rounding: Any, terms: float | None = None) -> Floats:
         """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
         terms = terms or len(self.support) / 8.0 + 8.0
-        errors = EPS * (np.abs(self.values) if self._direct else terms * self.sizes)
         if rounding is None:
-            return errors
+            return EPS * terms * self.sizes
         if not np.isfinite(rounding.relative):  # a kernel that does not say
-            return np.full_like(errors, np.inf)
-        return errors + rounding.relative * self.sizes + rounding.absolute * self.length
+            return np.full_like(self.sizes, np.inf)
+        return (EPS * terms + rounding.relative) * self.sizes + rounding.absolute * self.length
+
+    def _finest_errors(self, values: Floats) -> Floats:
+        """Bound (n,) of what twice the digits leave: the last rounding."""
+        count = float(len(self.support) + 100.0)
+        return EPS * np.abs(values) + (count * EPS) ** 2 * self.sizes
 
     @property
     def scores(self) -> Floats:
@@ -156,31 +162,55 @@ class _Outputs:
         return qp.p - qp.at_variables(self.values) - qp.ridge * self.beta
 
     def sharpen(self, resolution: float) -> None:
-        """Compute again from the rows what could decide, if its error is above the resolution."""
-        if self.exact is None and self.errors.max(initial=0.0) > resolution:
-            values = matvec_compensated(self.qp.source, self.coef)
-            self.values, self.errors = values + self.qp.shift * self.coef.sum(), self._errors(None, 2.0)
-        if self.exact is None or self._direct:
+        """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
+        if self._direct:
             return
-        self._sharpen_support(resolution)
+        if self.exact is None:
+            if self._is_coarse(resolution):
+                self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
+            return
+        coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
+        self._sharpen(
+            resolution,
+            lambda: self.exact.symmetric_product(self.support, coef),
+            lambda rows: self.exact.product(rows, self.support, coef),
+            lambda rows, values: unit[rows],
+        )
+        if self.exact.has_finest and self._is_coarse(resolution):
+            finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
+            self._sharpen(resolution, functools.partial(finest, self.support), finest, self._finest_bound)
+
+    def _finest_bound(self, rows: Floats, values: Floats) -> Floats:
+        return self._finest_errors(values)[rows]
+
+    def _is_coarse(self, resolution: float) -> bool:
+        """Whether the objectives or a row that could decide are less certain than they should be."""
+        return self._objective_is_coarse or bool((self.errors[self._deciding()] > resolution).any())
+
+    @property
+    def _objective_is_coarse(self) -> bool:
+        value = _dual(self.qp, self.beta, float(self.coef @ self.values))
+        return float(np.abs(self.coef) @ self.errors) > OBJECTIVE * abs(value)
+
+    def _sharpen(self, resolution: float, of_support: Any, of_rows: Any, bound: Any) -> None:
+        """The support first, which decides the objectives too; then what could still be an extreme."""
+        if self._objective_is_coarse or self.errors[self.support].max(initial=0.0) > resolution:
+            self._replace(self.support, of_support(), bound)
         rows = self._deciding()
         rows = rows[self.errors[rows] > resolution]
         if len(rows):
-            self._replace(rows, self.exact.product(rows, self.support, self.coef[self.support]))
+            self._replace(rows, of_rows(rows), bound)
 
-    def _sharpen_support(self, resolution: float) -> None:
-        norm2_error = float(np.abs(self.coef) @ self.errors)
-        value = _dual(self.qp, self.beta, float(self.coef @ self.values))
-        if norm2_error > OBJECTIVE * abs(value) or self.errors[self.support].max(initial=0.0) > resolution:
-            self._replace(self.support, self.exact.symmetric_product(self.support, self.coef[self.support]))
-
-    def _replace(self, rows: Floats, values: Floats) -> None:
-        better = self._errors(self.exact.unit, self.exact.summands(len(self.support)))
-        rows_better = better[rows] < self.errors[rows]
-        rows, values = rows[rows_better], values[rows_better]
-        self.values[rows] = values + self.qp.shift * self.coef.sum()
-        self.errors[rows] = better[rows]
-        self.n_exact += len(rows)
+    def _replace(self, rows: Floats | slice, values: Floats, bound: Any) -> None:
+        """Take the values at `rows` that are more certain than those before."""
+        rows = np.arange(len(self.values))[rows]
+        whole = self.values.copy()
+        whole[rows] = values + self.qp.shift * self.coef.sum()
+        better = bound(rows, whole)
+        wins = better < self.errors[rows]
+        rows = rows[wins]
+        self.values[rows], self.errors[rows] = whole[rows], better[wins]
+        self.exact_rows[rows] = True
 
     def _deciding(self) -> Floats:
         """Rows of K with a variable whose score could be an extreme, or whose loss could be above 0."""
@@ -199,25 +229,17 @@ class _Outputs:
         """(bound of the error of primal and dual, rows with exact outputs)."""
         qp = self.qp
         norm2 = 0.5 * float(np.abs(self.coef) @ self.errors)
-        residual = qp.p - qp.at_variables(self.values) - _at_groups(qp, multipliers)
+        residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         error = qp.at_variables(self.errors)
         slope = np.abs(_steepest(qp, residual, error))
         finite = np.isfinite(slope)
-        return norm2 + float(slope[finite] @ error[finite]), self.n_exact
+        return norm2 + float(slope[finite] @ error[finite]), int(self.exact_rows.sum())
 
 
 def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
     """The slope (m,) of h_v of largest size where the residual is uncertain by `error`."""
-    up, down = _slope(qp, residual + error), _slope(qp, residual - error)
+    up, down = slope(qp, residual + error), slope(qp, residual - error)
     return np.where(np.abs(up) > np.abs(down), up, down)
-
-
-def _slope(qp: SignedQP, residual: Floats) -> Floats:
-    """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
-    soft = qp.ridge > 0
-    t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
-    t[soft] = residual[soft] / qp.ridge[soft]
-    return np.clip(t, qp.lo, qp.hi)
 
 
 def _parts(qp: SignedQP):  # type: ignore[no-untyped-def]
@@ -263,97 +285,6 @@ def _group(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats, g: int)
 
 def _dual(qp: SignedQP, beta: Floats, norm2: float) -> float:
     return float(qp.p @ beta - 0.5 * (norm2 + (qp.ridge * beta) @ beta))
-
-
-def _at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
-    """b_g(v) (m,): 0 for a variable in no group."""
-    return np.append(multipliers, 0.0)[qp.codes]
-
-
-def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) -> float:
-    """Primal value at the w with outputs (n,) and squared norm `norm2`, and the multipliers (k,).
-
-    Variables without bound and ridge forbid a loss: w and b are then scaled until none of them has one; inf where no
-    scale does.
-    """
-    f = qp.at_variables(outputs) + _at_groups(qp, multipliers)
-    scale = _hard_scale(qp, f)
-    if not np.isfinite(scale):
-        return np.inf
-    residual = qp.p - scale * f
-    residual[qp.unbounded] = 0.0
-    t = _slope(qp, residual)
-    loss = residual @ t - 0.5 * (qp.ridge * t) @ t
-    return float(0.5 * scale**2 * norm2 + loss + scale * (multipliers @ np.array(qp.groups.sums)))
-
-
-def _hard_scale(qp: SignedQP, f: Floats) -> float:
-    """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
-    hard = qp.unbounded
-    if not hard.any():
-        return 1.0
-    sign = np.where(np.isinf(qp.hi[hard]), 1.0, -1.0)
-    margin, needed = sign * f[hard], sign * qp.p[hard]
-    wrong = (margin <= 0) & (needed > 0)
-    return np.inf if wrong.any() else float((needed / np.maximum(margin, 1e-300)).max())
-
-
-def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
-    """The b at which sum_v h_v(t_v - b) + b d_g is least, t_v = p_v - u_v: its slope in b grows.
-
-    The slope d_g - sum_v h'_v(t_v - b) jumps by hi - lo at t_v where there is no ridge, and grows by 1 / ridge between
-    t_v - ridge hi and t_v - ridge lo where there is one.
-    """
-    at = qp.groups.members(g, qp.m)
-    t, lo, hi, ridge = (values[at] for values in (qp.p - qp.at_variables(outputs), qp.lo, qp.hi, qp.ridge))
-    hard = (ridge == 0) & (np.isinf(lo) | np.isinf(hi))
-    if hard.any():
-        return _middle(t[hard], np.isinf(hi[hard]))
-    used = hi > lo
-    t, lo, hi, ridge = t[used], lo[used], hi[used], ridge[used]
-    if not len(t):
-        return 0.0
-    fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
-    place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
-    soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
-    jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
-    bend = np.concatenate([soft, -soft[ridge > 0]])
-    return _zero(place, jump, bend, lambda b: fixed - float(_slope_before(t - b, lo, hi, ridge).sum()))
-
-
-def _slope_before(residual: Floats, lo: Floats, hi: Floats, ridge: Floats) -> Floats:
-    """h'_v of a residual, hi where it is 0 without a ridge."""
-    t = np.where(residual >= 0, hi, lo)
-    soft = ridge > 0
-    t[soft] = residual[soft] / ridge[soft]
-    return np.clip(t, lo, hi)
-
-
-def _middle(t: Floats, needs_less: Floats) -> float:
-    """Middle of the interval of b in which no unbounded variable has a loss, or of where it would be."""
-    least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
-    ends = [float(end) for end in (least, most) if np.isfinite(end)]
-    return float(np.mean(ends)) if ends else 0.0
-
-
-def _zero(place: Floats, jump: Floats, bend: Floats, value_at) -> float:  # type: ignore[no-untyped-def]
-    """Where a growing function, made of jumps and linear pieces, passes 0."""
-    always = place == -np.inf
-    slope, inside = float(bend[always].sum()), np.isfinite(place)
-    order = np.argsort(place[inside], kind="stable")
-    place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
-    if not len(place):
-        return float(-value_at(0.0) / slope) if slope > 0 else 0.0
-    first = value_at(float(place[0]))
-    if first >= 0:
-        return float(place[0] - first / slope) if slope > 0 else float(place[0])
-    slopes = slope + np.cumsum(bend)
-    after = first + np.cumsum(jump) + np.append(0.0, np.cumsum(slopes[:-1] * np.diff(place)))
-    k = int(np.searchsorted(after >= 0, True))
-    if k < len(place) and after[k] - jump[k] <= 0:  # it passes 0 in the jump at this place
-        return float(place[k])
-    k -= 1
-    return float(place[k] - after[k] / slopes[k]) if slopes[k] > 0 else float(place[min(k + 1, len(place) - 1)])
 
 
 def _infeasibility(qp: SignedQP, beta: Floats) -> float:

@@ -37,7 +37,7 @@ __all__ = ["Control", "Recipe", "Training", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
-PSD_ROWS = 4096  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
+PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 

@@ -165,6 +165,11 @@ class Errors:
         """Bound of abs(x'z)."""
         return self.size[0] * self.size[1]
 
+    @property
+    def smallest_inner(self) -> float:
+        """Bound from below of x'z: large where the rows lie far from the origin beside what separates them."""
+        return self.centre**2 - self.along[0] - self.along[1] - self.reach[0] * self.reach[1]
+
     def diagonal(self, side: int) -> "Errors":
         """The same of the rows of one side against themselves, from their norms alone."""
 

@@ -1,5 +1,6 @@
 """The hyperbolic tangent kernel, which is not positive semi-definite."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,10 +57,12 @@ class Tanh(InnerProductKernel):
         return 1.0
 
     def rounding_of(self, errors: Errors) -> Rounding:
-        """No more than what gamma x'z + coef0 is off: tanh is nowhere steeper than 1."""
+        """No more than what gamma x'z + coef0 is off: tanh is nowhere steeper than 1, and flat where all are large."""
         gamma = resolved_gamma(self.name, self.gamma)
         off = gamma * errors.inner + 3 * UNIT64 * (gamma * errors.largest_inner + abs(self.coef0))
-        return Rounding(errors.store + TANH, min(2.0, MORE * off) + errors.least)
+        least = gamma * errors.smallest_inner - abs(self.coef0) - off
+        steepness = 4.0 * math.exp(-2.0 * min(least, 300.0)) if least > 1.0 else 1.0
+        return Rounding(errors.store + TANH, min(2.0, MORE * off * min(1.0, steepness)) + errors.least)
 
     def _bend(self, products: Floats) -> Floats:
         """In place: products -> tanh(gamma products + coef0)."""

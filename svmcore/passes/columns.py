@@ -1,11 +1,14 @@
 """Weighted sums of columns of K in float64: what a product with K and an update of scores are made of."""
 
+import numpy as np
+
 from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.points import Floats
 
 __all__ = ["add_columns", "add_columns_and_sizes", "add_columns_compensated"]
 
+SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
 
 
@@ -77,15 +80,21 @@ def _add_sizes(matrix, rows, weights, out, sizes, lo, hi):  # type: ignore[no-un
 
 @njit
 def _add_compensated(matrix, rows, weights, out, rest, lo, hi):  # type: ignore[no-untyped-def]
-    """Knuth's TwoSum: the sum of any number of terms is as good as if it were rounded twice."""
+    """Dekker's product and Knuth's sum: as good as if the whole were computed in twice the digits and rounded once."""
     for start in range(lo, hi, RANGE):
         total, lost = out[start : min(start + RANGE, hi)], rest[start : min(start + RANGE, hi)]
         k = len(total)
         for r in range(len(rows)):
             a, w = matrix[rows[r], start : start + k], weights[r]
+            w_high = SPLITTER * w - (SPLITTER * w - w)
+            w_low = w - w_high
             for j in range(k):
-                term, before = w * a[j], total[j]
+                x, before = np.float64(a[j]), total[j]
+                x_high = SPLITTER * x - (SPLITTER * x - x)
+                x_low = x - x_high
+                term = w * x
+                wrong = w_low * x_low - (((term - w_high * x_high) - w_low * x_high) - w_high * x_low)
                 after = before + term
                 part = after - before
-                lost[j] += (before - (after - part)) + (term - part)
+                lost[j] += ((before - (after - part)) + (term - part)) + wrong
                 total[j] = after

@@ -8,9 +8,18 @@ References
 Ogita, Rump, Oishi (2005), Accurate sum and dot product, SIAM J. Sci. Comput. 26, algorithms 2.1, 3.1 to 3.5, 5.3.
 """
 
+import numpy as np
+
 from svmcore._numba import njit
 
-__all__ = ["outputs_of_csr", "outputs_of_dense", "weights_of_csr", "weights_of_dense"]
+__all__ = [
+    "outputs_of_csr",
+    "outputs_of_dense",
+    "quadratic_moments",
+    "quadratic_outputs",
+    "weights_of_csr",
+    "weights_of_dense",
+]
 
 SPLITTER = 134217729.0  # 2^27 + 1
 
@@ -79,3 +88,80 @@ def outputs_of_csr(data, indices, indptr, high, low, out):  # type: ignore[no-un
             total, ds = _sum(total, p)
             rest += ds + (dp + float(data[k]) * low[indices[k]])
         out[i] = total + rest
+
+
+# ---- numbers of twice the digits, (high, low), for the polynomial of degree two
+@njit
+def _plus(a, b):  # type: ignore[no-untyped-def]
+    s, rest = _sum(a[0], b[0])
+    rest += a[1] + b[1]
+    high = s + rest
+    return high, rest - (high - s)
+
+
+@njit
+def _times(a, b):  # type: ignore[no-untyped-def]
+    p, rest = _product(a[0], b[0])
+    rest += a[0] * b[1] + a[1] * b[0]
+    high = p + rest
+    return high, rest - (high - p)
+
+
+@njit
+def quadratic_moments(X, centre, coef, w, M):  # type: ignore[no-untyped-def]
+    """Add to w (2, p) sum_j coef_j u_j and to M (2, p, p) sum_j coef_j u_j u_j', u = x - centre, high and low parts."""
+    p = X.shape[1]
+    u = np.empty((2, p))
+    for j in range(X.shape[0]):
+        for f in range(p):
+            u[0, f], u[1, f] = _sum(float(X[j, f]), -centre[f])
+        for f in range(p):
+            c = _times((coef[j], 0.0), (u[0, f], u[1, f]))
+            w[0, f], w[1, f] = _plus((w[0, f], w[1, f]), c)
+            for g in range(f + 1):
+                M[0, f, g], M[1, f, g] = _plus((M[0, f, g], M[1, f, g]), _times(c, (u[0, g], u[1, g])))
+
+
+@njit
+def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  # type: ignore[no-untyped-def]
+    """out_i = sum_j coef_j k(x_j, x_i) of k = (gamma x'z + coef0)^2, or of that about the centre, from the moments.
+
+    With u = x - m, A = gamma m'm + coef0, g = gamma u'v, a = gamma u'm, b = gamma v'm the kernel is A^2 + 2 A (a + b) +
+    (a + b)^2 + 2 g (A + a + b) + g^2; about the centre it is 2 g (A + a + b) + g^2 + 2 a b. `total` is sum_j coef_j.
+    """
+    p = X.shape[1]
+    u, Mm = np.empty((2, p)), np.zeros((2, p))
+    A, wm, mMm = (coef0, 0.0), (0.0, 0.0), (0.0, 0.0)
+    for f in range(p):
+        m_f = (centre[f], 0.0)
+        A = _plus(A, _times((gamma, 0.0), _times(m_f, m_f)))
+        wm = _plus(wm, _times((w[0, f], w[1, f]), m_f))
+        for g in range(p):
+            a, b = max(f, g), min(f, g)
+            part = _plus((Mm[0, f], Mm[1, f]), _times((M[0, a, b], M[1, a, b]), (centre[g], 0.0)))
+            Mm[0, f], Mm[1, f] = part
+        mMm = _plus(mMm, _times((Mm[0, f], Mm[1, f]), m_f))
+    twice, square = (2.0 * gamma, 0.0), _times((gamma, 0.0), (gamma, 0.0))
+    for i in range(X.shape[0]):
+        wv, vm, vMm, vMv = (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
+        for f in range(p):
+            u[0, f], u[1, f] = _sum(float(X[i, f]), -centre[f])
+        for f in range(p):
+            v = (u[0, f], u[1, f])
+            wv, vm = _plus(wv, _times((w[0, f], w[1, f]), v)), _plus(vm, _times((centre[f], 0.0), v))
+            vMm = _plus(vMm, _times((Mm[0, f], Mm[1, f]), v))
+            row = (0.0, 0.0)
+            for g in range(f):
+                row = _plus(row, _times((M[0, f, g], M[1, f, g]), (u[0, g], u[1, g])))
+            row = _plus((2.0 * row[0], 2.0 * row[1]), _times((M[0, f, f], M[1, f, f]), v))
+            vMv = _plus(vMv, _times(row, v))
+        base = _plus(A, _times((gamma, 0.0), vm))
+        value = _times(_times(twice, wv), base)  # 2 g (A + b), and below 2 g a, 2 a b, g^2
+        cross = _plus(vMm, _times(vm, wm))
+        value = _plus(value, _times(square, _plus(vMv, (2.0 * cross[0], 2.0 * cross[1]))))
+        if not is_centred:  # A^2 + 2 A (a + b) + a^2 + b^2
+            b = _times((gamma, 0.0), vm)
+            ends = _times((total, 0.0), _plus(_times(A, A), _plus(_times(_plus(A, A), b), _times(b, b))))
+            value = _plus(value, _plus(ends, _times(_times(twice, A), wm)))
+            value = _plus(value, _times(square, mMm))
+        out[i] = value[0] + value[1]

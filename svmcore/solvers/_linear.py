@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from svmcore.certificate import primal_at
 from svmcore.points import Floats
+from svmcore.primal import primal_at
 from svmcore.qp import SignedQP
 from svmcore.solvers.base import box_gap, linear_rows
 

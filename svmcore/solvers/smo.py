@@ -172,6 +172,7 @@ class _Rounds:
         self.aim = solver.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
         self.n_iter, self.wide = n_iter, False
         self.work = 0.0  # of pairs since the last direct finish, in units of that
+        self.convex = True  # until a set is found that is not
         self.crawls = False  # once it was found out, sets grow faster and pairs only prepare what is finished directly
         self.working = self._start_set()
 
@@ -261,7 +262,7 @@ class _Rounds:
     def _can_finish(self, idx: Floats) -> bool:
         """Whether pairs crawl on a set that an interior point can take: K must be convex."""
         left = self.solver.steps_left(self.n_iter)
-        return len(idx) <= DIRECT and self.qp.source.psd and left > 0 and not self._stops()
+        return len(idx) <= DIRECT and self.convex and left > 0 and not self._stops()
 
     def _finish(self, idx: Floats, part: Part) -> bool:
         """Newton's method on the whole set, its sums and what is outside held: changes `part.beta`.
@@ -277,6 +278,7 @@ class _Rounds:
             Dense(K), p, part.lo, part.hi, part.ridge, part.codes, sums, 0.5 * self.aim, self._stops, part.beta
         )
         self.work, self.crawls = 0.0, True
+        self.convex = self.qp.source.psd or found.n_iter > 0 or found.status == "converged"
         if _value(K, p, part, found.beta) < _value(K, p, part, part.beta):
             part.beta[:] = found.beta
         return found.status == "infeasible"

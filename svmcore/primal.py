@@ -1,0 +1,109 @@
+r"""The primal of a program, and the multipliers at which it is least: see `svmcore.qp` for the formulas."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from svmcore.points import Floats
+from svmcore.qp import SignedQP
+
+__all__ = ["at_groups", "best_multiplier", "primal_at", "slope"]
+
+
+def slope(qp: SignedQP, residual: Floats) -> Floats:
+    """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
+    soft = qp.ridge > 0
+    t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
+    t[soft] = residual[soft] / qp.ridge[soft]
+    return np.clip(t, qp.lo, qp.hi)
+
+
+def at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
+    """b_g(v) (m,): 0 for a variable in no group."""
+    return np.append(multipliers, 0.0)[qp.codes]
+
+
+def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) -> float:
+    """Primal value at the w with outputs (n,) and squared norm `norm2`, and the multipliers (k,).
+
+    Variables without bound and ridge forbid a loss: w and b are then scaled until none of them has one; inf where no
+    scale does.
+    """
+    f = qp.at_variables(outputs) + at_groups(qp, multipliers)
+    scale = _hard_scale(qp, f)
+    if not np.isfinite(scale):
+        return np.inf
+    residual = qp.p - scale * f
+    residual[qp.unbounded] = 0.0
+    t = slope(qp, residual)
+    loss = residual @ t - 0.5 * (qp.ridge * t) @ t
+    return float(0.5 * scale**2 * norm2 + loss + scale * (multipliers @ np.array(qp.groups.sums)))
+
+
+def _hard_scale(qp: SignedQP, f: Floats) -> float:
+    """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
+    hard = qp.unbounded
+    if not hard.any():
+        return 1.0
+    sign = np.where(np.isinf(qp.hi[hard]), 1.0, -1.0)
+    margin, needed = sign * f[hard], sign * qp.p[hard]
+    wrong = (margin <= 0) & (needed > 0)
+    return np.inf if wrong.any() else float((needed / np.maximum(margin, 1e-300)).max())
+
+
+def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
+    """The b at which sum_v h_v(t_v - b) + b d_g is least, t_v = p_v - u_v: its slope in b grows.
+
+    The slope d_g - sum_v h'_v(t_v - b) jumps by hi - lo at t_v where there is no ridge, and grows by 1 / ridge between
+    t_v - ridge hi and t_v - ridge lo where there is one.
+    """
+    at = qp.groups.members(g, qp.m)
+    t, lo, hi, ridge = (values[at] for values in (qp.p - qp.at_variables(outputs), qp.lo, qp.hi, qp.ridge))
+    hard = (ridge == 0) & (np.isinf(lo) | np.isinf(hi))
+    if hard.any():
+        return _middle(t[hard], np.isinf(hi[hard]))
+    used = hi > lo
+    t, lo, hi, ridge = t[used], lo[used], hi[used], ridge[used]
+    if not len(t):
+        return 0.0
+    fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
+    place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
+    soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
+    jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
+    bend = np.concatenate([soft, -soft[ridge > 0]])
+    return _zero(place, jump, bend, lambda b: fixed - float(_slope_before(t - b, lo, hi, ridge).sum()))
+
+
+def _slope_before(residual: Floats, lo: Floats, hi: Floats, ridge: Floats) -> Floats:
+    """h'_v of a residual, hi where it is 0 without a ridge."""
+    t = np.where(residual >= 0, hi, lo)
+    soft = ridge > 0
+    t[soft] = residual[soft] / ridge[soft]
+    return np.clip(t, lo, hi)
+
+
+def _middle(t: Floats, needs_less: Floats) -> float:
+    """Middle of the interval of b in which no unbounded variable has a loss, or of where it would be."""
+    least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
+    ends = [float(end) for end in (least, most) if np.isfinite(end)]
+    return float(np.mean(ends)) if ends else 0.0
+
+
+def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float], float]) -> float:
+    """Where a growing function, made of jumps and linear pieces, passes 0."""
+    always = place == -np.inf
+    grade, inside = float(bend[always].sum()), np.isfinite(place)
+    order = np.argsort(place[inside], kind="stable")
+    place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
+    if not len(place):
+        return float(-value_at(0.0) / grade) if grade > 0 else 0.0
+    first = value_at(float(place[0]))
+    if first >= 0:
+        return float(place[0] - first / grade) if grade > 0 else float(place[0])
+    slopes = grade + np.cumsum(bend)
+    after = first + np.cumsum(jump) + np.append(0.0, np.cumsum(slopes[:-1] * np.diff(place)))
+    k = int(np.searchsorted(after >= 0, True))
+    if k < len(place) and after[k] - jump[k] <= 0:  # it passes 0 in the jump at this place
+        return float(place[k])
+    k -= 1
+    return float(place[k] - after[k] / slopes[k]) if slopes[k] > 0 else float(place[min(k + 1, len(place) - 1)])

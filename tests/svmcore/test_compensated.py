@@ -1,0 +1,65 @@
+"""Sums in twice the digits against rational arithmetic."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from svmcore.kernels import Linear, Polynomial
+from svmcore.kernels.exact import ExactKernel
+from svmcore.sources import ResidentGram
+from svmcore.sources.base import matvec_compensated
+
+
+def nasty(n=25, p=4, seed=0):
+    """Rows far from the origin, of scales from 1 to 1e4, and coefficients whose sum is nearly 0."""
+    rng = np.random.default_rng(seed)
+    X = 1e4 + rng.normal(size=(n, p)) * 10.0 ** rng.integers(0, 4, size=p)
+    coef = rng.normal(size=n) * 1e4
+    coef[-1] -= coef.sum()
+    return X, coef
+
+
+def exactly(values, coef):
+    """sum_j coef_j values_ij, rounded once."""
+    return np.array([float(sum(Fraction(v) * Fraction(c) for v, c in zip(row, coef, strict=True))) for row in values])
+
+
+def inner(X, Z):
+    return [[sum(Fraction(a) * Fraction(b) for a, b in zip(x, z, strict=True)) for z in Z] for x in X]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])
+def test_linear__product_is_right_to_the_last_rounding(form):
+    X, coef = nasty()
+    wanted = np.array([float(sum(v * Fraction(c) for v, c in zip(row, coef, strict=True))) for row in inner(X, X)])
+    found = ExactKernel(Linear(), form(X)).product(np.arange(25), np.arange(25), coef)
+    np.testing.assert_allclose(found, wanted, rtol=4e-16, atol=1e-14)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_polynomial_of_degree_two__finest_is_right_to_the_last_rounding(centred):
+    X, coef = nasty()
+    kernel = Polynomial(degree=2, gamma=0.37, coef0=1.25)
+    exact = ExactKernel(kernel, X, centred=centred)
+    gamma, coef0, m = Fraction(0.37), Fraction(1.25), [Fraction(v) for v in exact._about]
+
+    def k(x, z):
+        return (gamma * sum(a * b for a, b in zip(x, z, strict=True)) + coef0) ** 2
+
+    rows = [[Fraction(v) for v in row] for row in X]
+    at_m = [k(x, m) for x in rows]
+    wanted = []
+    for i, z in enumerate(rows):
+        values = [k(x, z) - (at_m[j] + at_m[i] - k(m, m) if centred else 0) for j, x in enumerate(rows)]
+        wanted.append(float(sum(v * Fraction(c) for v, c in zip(values, coef, strict=True))))
+    assert exact.has_finest
+    found = exact.finest(np.arange(25), np.arange(25), coef)
+    np.testing.assert_allclose(found, wanted, rtol=1e-15, atol=1e-10)
+
+
+def test_matrix__compensated_product_is_right_to_the_last_rounding():
+    X, coef = nasty(seed=3)
+    K = X @ X.T
+    np.testing.assert_allclose(matvec_compensated(ResidentGram(K), coef), exactly(K, coef), rtol=4e-16, atol=1e-14)
