@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import Bias, ComputedColumns, Hinge, Linear, Monitor, Points, Problem, Progress, Solution, Solver
+from svmcore import Bias, ComputedColumns, Hinge, Linear, Monitor, Points, Progress, SignedQP, Solution, Solver
+from svmcore import classification as program_of
 from svmcore.errors import Unsupported
 from svmcore.losses import Loss, SquaredHinge
 from svmcore.solution import Status
@@ -32,7 +33,9 @@ PROGRAMS: tuple[tuple[str, Loss, Bias], ...] = (
 )
 
 PURPOSE = {
-    "smo": "everything: the fast one, for any size and source of columns",
+    "auto": "everything: `interior-point` for a linear kernel of few features, else `smo`",
+    "smo": "every kernel but a linear one of few features: the fast one, for any size and source of columns",
+    "interior-point": "linear kernels of up to a few hundred features, also at a large C or with unscaled features",
     "smo-mvp": "reading; small problems to a tight tol, where it needs no working sets",
     "smo-platt": "reading Platt's sweeps; close to `smo-mvp` in speed",
     "smo-simplified": "teaching: ends where random pairs stop helping, which need not be the optimum",
@@ -47,21 +50,32 @@ HEAD = """# Choosing a solver
 
 <!-- written by docs/generate_choosing.py: change that, not this -->
 
-Take `smo`, the default, unless you want to see another algorithm at work. All solvers below ran on the same rows
-(digits 3 against 8, 357 x 64, linear kernel, C = 1, tol 1e-3); which of the three programs a solver takes is its own
-declaration, and a wrong pairing is refused before any work, naming those that would do.
+Leave it at `auto`, the default, unless you want to see another algorithm at work. `auto` takes one of two solvers:
+
+- **`interior-point`** for a linear kernel of at most 256 features. It makes some dozens of passes over the rows, even
+  where C is large or the features are not scaled. Up to 2,048 rows it lets `smo` try first, because most small problems end sooner
+  than one pass.
+- **`smo`** for everything else. Where its steps become too small, it finishes its working set with an interior point
+  by itself.
+
+A wrong pairing of solver and problem is refused before any work, and the message names the solvers that would do. No
+choice changes what is promised: every answer is proved in the same way ([certificates](certificates.md)).
+
+All solvers below ran on the same rows: digits 3 against 8, 357 x 64, linear kernel, C = 1, tol 1e-3. There are three
+programs, and each solver declares which of them it takes.
 """
 
 TAIL = """
 ## What the columns say
 
-- **primal, dual**: bounds of the optimum, recomputed from alpha by code that no solver wrote. All that promise tol
-  agree.
-- **status**: `converged` means that the KKT gap over all rows, refreshed in float64, is at most tol. `stalled` says
-  that the solver's own rule has nothing left to do though the gap is above tol: the perceptron has no mistakes left,
-  simplified SMO no lucky pairs. `max_iter` ends `gd` and `sgd`: their objective is close long before the last KKT
-  condition holds.
-- **steps**: pairs for the SMO family, epochs for `dual-ascent`, `sgd` and `perceptron`, Newton steps, gradient steps.
+- **primal, dual**: bounds of the optimum, recomputed from the coefficients by code that no solver wrote. All that
+  promise tol agree.
+- **status**: `converged` means that the KKT gap over all rows, proved in float64, is at most tol. `stalled` says that
+  the solver's own rule has nothing left to do though the gap is above tol: the perceptron has no mistakes left,
+  simplified SMO no lucky pairs. A solver that promises tol stalls only where float64 cannot tell more: scale the data.
+  `max_iter` ends `gd` and `sgd`: their objective is close long before the last KKT condition holds.
+- **steps**: pairs for the SMO family, epochs for `dual-ascent`, `sgd` and `perceptron`, passes for `interior-point`,
+  Newton steps, gradient steps.
 - **relative gap** is missing for the perceptron: it solves another problem, so nothing about the optimum follows from
   it.
 - `gd` and `sgd` keep alpha as the running average of what violated the margin. It stays in the box, so it is a feasible
@@ -116,16 +130,16 @@ def run_all() -> list[Run]:
                 solver.admits(loss, bias, Linear())
             except Unsupported:
                 continue
-            runs.append(_run(program, solver, Problem(columns, y, 1.0, loss, bias)))
+            runs.append(_run(program, solver, program_of(columns, y, 1.0, loss, bias)))
     return runs
 
 
-def _run(program: str, solver: Solver, problem: Problem) -> Run:
+def _run(program: str, solver: Solver, qp: SignedQP) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solver.solve(problem, monitor=Monitor(time_limit=0.2))  # compiles
+        solver.solve(qp, monitor=Monitor(time_limit=0.2))  # compiles
         started = time.perf_counter()
-        solution = solver.solve(problem, monitor=EveryStep())
+        solution = solver.solve(qp, monitor=EveryStep())
     return Run(program, str(solver.name), time.perf_counter() - started, solution)
 
 
