@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore import RBF, Bias, Hinge, Loss, Problem, ResidentGram, Solution, Solver, SquaredHinge
+from svmcore import RBF, Bias, Hinge, Loss, ResidentGram, SignedQP, Solution, Solver, SquaredHinge, classification
 from svmcore.errors import Unsupported
 
 
@@ -38,12 +38,12 @@ def svmguide1(data: Path) -> tuple[Any, Any]:
     return (X - X.mean(axis=0)) / X.std(axis=0), np.where(y > 0, 1.0, -1.0)
 
 
-def timed(solver: Solver, problem: Problem, repeats: int) -> tuple[float, Solution]:
+def timed(solver: Solver, qp: SignedQP, repeats: int) -> tuple[float, Solution]:
     """Median seconds of `repeats` solves after one that compiles and warms, and the last solution."""
-    solution, seconds = solver.solve(problem), []
+    solution, seconds = solver.solve(qp), []
     for _ in range(repeats):
         started = time.perf_counter()
-        solution = solver.solve(problem)
+        solution = solver.solve(qp)
         seconds.append(time.perf_counter() - started)
     return statistics.median(seconds), solution
 
@@ -52,9 +52,8 @@ def compare(rows: tuple[Any, Any], gamma: float, C: float, loss: Loss, bias: Bia
     """Print every solver that promises tol on one problem."""
     X, y = rows
     K = RBF(gamma=gamma)(X, X)
-    base, reference = timed(
-        Solver.create("smo"), Problem(ResidentGram(K.astype(np.float32)), y, C, loss, bias), repeats
-    )
+    gram = ResidentGram(K.astype(np.float32))
+    base, reference = timed(Solver.create("smo"), classification(gram, y, C, loss, bias), repeats)
     for name in Solver.names():
         solver = Solver.create(name)
         try:
@@ -62,8 +61,8 @@ def compare(rows: tuple[Any, Any], gamma: float, C: float, loss: Loss, bias: Bia
         except Unsupported:
             continue
         if solver.solves.certifies:
-            problem = Problem(ResidentGram(K.astype(solver.column_dtype)), y, C, loss, bias)
-            seconds, solution = timed(solver, problem, 1 if name == "primal-newton" else repeats)
+            qp = classification(ResidentGram(K.astype(solver.column_dtype)), y, C, loss, bias)
+            seconds, solution = timed(solver, qp, 1 if name == "primal-newton" else repeats)
             found = solution.certificate
             off = abs(found.dual - reference.certificate.dual) / abs(reference.certificate.dual)
             print(
@@ -77,9 +76,8 @@ def newton(rows: tuple[Any, Any], gamma: float, C: float) -> None:
     X, y = rows
     gram = ResidentGram(RBF(gamma=gamma)(X, X))
     for bias in Bias:
-        solution = Solver.create({"name": "primal-newton", "tol": 1e-10}).solve(
-            Problem(gram, y, C, SquaredHinge(), bias)
-        )
+        solver = Solver.create({"name": "primal-newton", "tol": 1e-10})
+        solution = solver.solve(classification(gram, y, C, SquaredHinge(), bias))
         gap = solution.certificate.kkt_gap
         print(f"primal-newton, {bias} bias: {solution.n_iter} steps, gap {gap:.1e}, {solution.status}")
 

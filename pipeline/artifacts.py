@@ -37,7 +37,7 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 1
+FORMAT = 2  # 2: signed programs; certificates with their uncertainty
 MANIFEST = "manifest.json"
 ROWS_BYTES = 32 << 20
 

@@ -14,16 +14,17 @@ import numpy as np
 
 from pipeline import dataset as datasets
 from pipeline import decisions, evaluation, metrics, scoring, stages
+from pipeline.answers import part_of, read_answer
 from pipeline.cache import discard
 from pipeline.chains import finished, solve_chains
 from pipeline.config import Experiment, Sweep
 from pipeline.gram import Gram, compute_grams
 from pipeline.json_values import write_json
 from pipeline.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
+from pipeline.problems import ProblemTask
 from pipeline.progress import silent
 from pipeline.publish import publish_as
 from pipeline.session import Session
-from pipeline.solve import ProblemTask, part_of, read_answer
 from pipeline.stages import Ingested, KernelPlan, Scored, Solved, Step
 from pipeline.strips import SHARED
 from pipeline.sweep import (
@@ -179,7 +180,7 @@ def _solved_by(session: Session, part: Part) -> dict[str, Any]:
     """Where the problems of a part are solved: on the workers, on threads, or one by one over a column cache."""
     if part.plan.gram is None:
         dataset = datasets.open_dataset(part.data.path)
-        return {"columns": stages.columns_for(_as(session, part.group.points[0].exp), dataset, part.plan)}
+        return {"source": stages.columns_for(_as(session, part.group.points[0].exp), dataset, part.plan)}
     return {"workers": None if session.exp.cluster.kind == "inline" else session.workers}
 
 

@@ -1,10 +1,9 @@
 """Chains of problems along C, solved on workers: one task is one chain on a mapped K, and small answers come back.
 
-Every finished problem is stored at once, so a chain that was cut goes on from its last stored alpha and gives the same
+Every finished problem is stored at once, so a chain that was cut goes on from its last stored beta and gives the same
 bytes. Nothing here knows what a sweep or a run is.
 """
 
-import dataclasses
 import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +11,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from pipeline.answers import ProblemResult, find_result, share, store_result
 from pipeline.live import Line, watching
-from pipeline.solve import ProblemResult, ProblemTask, find_result, problem_of, resident_columns, share, store_result
+from pipeline.problems import ProblemTask, problem_of, resident_gram
+from pipeline.solve import start_of
 from pipeline.store import Store
 from svmcore._threads import n_threads, one_blas_thread
-from svmcore.columns import KernelColumns
 from svmcore.monitor import Monitor, Progress
-from svmcore.points import Floats
-from svmcore.problem import Problem
 from svmcore.solution import Status
 from svmcore.solvers import Solver
-from svmcore.solvers.base import gradient_at
+from svmcore.sources import Source
 
 __all__ = ["Step", "finished", "solve_chain", "solve_chains"]
 
@@ -45,56 +41,34 @@ def finished(chain: Sequence[ProblemTask]) -> bool:
     return all(find_result(task) is not None for task in chain)
 
 
-def solve_chain(
-    chain: Sequence[ProblemTask], live: str | None = None, columns: KernelColumns | None = None
-) -> list[Step]:
-    """Solve problems of ascending C, each from the alpha before it; runs in any process that sees the paths.
+def solve_chain(chain: Sequence[ProblemTask], live: str | None = None, source: Source | None = None) -> list[Step]:
+    """Solve problems of ascending C, each from the beta before it; runs in any process that sees the paths.
 
     Parameters
     ----------
     live
         Folder where progress is written; the chain stops when it has gone.
-    columns
-        Source of K; default the tasks' Gram, mapped.
+    source
+        Of K; default the tasks' Gram, mapped.
     """
     steps: list[Step] = []
-    before: _Start | None = None
+    before: ProblemResult | None = None
     for task in chain:
         found = find_result(task)
         if found is None:
-            source = columns if columns is not None else resident_columns(str(task.gram))
-            before = _solved(task, problem_of(task, source), before if task.warm else None, live)
-            found = before.result
-        else:
-            before = _Start(task, found)
+            found = _solved(task, source, before if task.warm else None, live)
+        before = found
         steps.append(Step(task.fingerprint, found.status, found.certificate["kkt_gap"], found.reused))
         if found.status == Status.STOPPED:
             break
     return steps
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Start:
-    """An answered problem that the next one starts from; its gradient (n,) where it was just solved."""
-
-    task: ProblemTask
-    result: ProblemResult
-    gradient: Floats | None = None
-
-    def start(self, problem: Problem) -> tuple[Floats, Floats]:
-        """Alpha (n,) and the gradient of `problem` there: the same bytes whether solved just now or found."""
-        alpha = np.zeros(problem.n)
-        alpha[self.result.support] = self.result.alpha
-        before = problem_of(self.task, problem.columns)
-        gradient = self.gradient if self.gradient is not None else gradient_at(before, alpha)
-        return alpha, gradient + (problem.ridge - before.ridge) * alpha
-
-
-def _solved(task: ProblemTask, problem: Problem, before: _Start | None, live: str | None) -> _Start:
-    alpha, gradient = before.start(problem) if before else (None, None)
-    solver = Solver.create(task.solver)
-    solution = solver.solve(problem, alpha=alpha, monitor=_monitor(live, task), gradient=gradient)
-    return _Start(task, store_result(task, problem, solution), solution.gradient)
+def _solved(task: ProblemTask, source: Source | None, before: ProblemResult | None, live: str | None) -> ProblemResult:
+    qp = problem_of(task, source if source is not None else resident_gram(task))
+    beta, score = start_of(before, qp)
+    solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
+    return store_result(task, qp, solution)
 
 
 def _monitor(live: str | None, task: ProblemTask) -> Monitor:
@@ -113,7 +87,7 @@ def solve_chains(
     chains: Sequence[Sequence[ProblemTask]],
     workers: Any = None,
     progress: Callable[..., None] | None = None,
-    columns: KernelColumns | None = None,
+    source: Source | None = None,
     done: int = 0,
     total: int | None = None,
     mirror: Store | None = None,
@@ -122,8 +96,8 @@ def solve_chains(
 
     Parameters
     ----------
-    columns
-        One source shared by all, in this process; the chains are then solved one after another.
+    source
+        Of K, shared by all, in this process; the chains are then solved one after another.
     done, total
         Problems that were finished before, and of all, for progress reports.
     mirror
@@ -134,7 +108,7 @@ def solve_chains(
     steps: list[Step] = []
     with watching(Path(chains[0][0].root) / "live", {}, total or sum(map(len, chains)), progress) as watch:
         watch.done = done
-        for found in _answers(chains, workers, columns, str(watch.folder)):
+        for found in _answers(chains, workers, source, str(watch.folder)):
             steps += found
             for step in found:
                 share(mirror, step)
@@ -143,11 +117,11 @@ def solve_chains(
 
 
 def _answers(
-    chains: Sequence[Sequence[ProblemTask]], workers: Any, columns: KernelColumns | None, live: str
+    chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, live: str
 ) -> Iterator[list[Step]]:
-    if columns is not None:
+    if source is not None:
         for chain in chains:
-            yield solve_chain(chain, live, columns)
+            yield solve_chain(chain, live, source)
     elif workers is not None:
         for _, steps in workers.map(functools.partial(solve_chain, live=live), list(chains)):
             yield steps

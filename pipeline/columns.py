@@ -1,20 +1,19 @@
 """Columns of K computed by the workers when a solver asks, for a K that fits neither memory nor disk.
 
 Every request is a working set of hundreds of columns, cut by row ranges of X: one Dask round trip costs 10 ms, so it
-must never carry a single column. Nothing is kept here: wrap it in `svmcore.columns.CachedColumns`.
+must never carry a single column. Nothing is kept here: wrap it in `svmcore.sources.CachedColumns`.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from pipeline.strips import overflow, worker_points
 from pipeline.workers import Workers
-from svmcore.columns import ComputedColumns
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
+from svmcore.sources import ComputedColumns, Source
 
 __all__ = ["WorkerColumns"]
 
@@ -24,22 +23,21 @@ ROWS = 8192
 
 @dataclasses.dataclass(frozen=True)
 class _BlockTask:
-    """Columns `idx` (None: the diagonal) on the rows start ... stop - 1."""
+    """Columns `idx` on the rows start ... stop - 1."""
 
     dataset: str
     dtype: str
     kernel: dict[str, Any]
-    idx: tuple[int, ...] | None
+    idx: tuple[int, ...]
     start: int
     stop: int
 
 
 def _block(task: _BlockTask) -> Floats:
-    """Kernel values (len(idx), stop - start), or the diagonal (stop - start,), on a worker."""
-    points, kernel = worker_points(task.dataset, task.dtype), Kernel.create(task.kernel)
+    """Kernel values (len(idx), stop - start), on a worker."""
+    kernel = Kernel.create(task.kernel)
+    points = worker_points(task.dataset, task.dtype, kernel)
     rows = points.rows(task.start, task.stop)
-    if task.idx is None:
-        return kernel.diagonal_of(rows)
     out = np.empty((len(task.idx), len(rows)), task.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         kernel.block(points.take(np.array(task.idx, np.int64)), rows, out)
@@ -48,34 +46,35 @@ def _block(task: _BlockTask) -> Floats:
     return out
 
 
-class WorkerColumns:
-    """KernelColumns of a dataset's merged training rows, computed by `workers`.
+class WorkerColumns(Source):
+    """Columns over a dataset's merged training rows, computed by `workers`.
 
     The blocks of a request depend on n and the request, not on the workers. No task is pinned: a lost worker's blocks
     are computed by another, which opens the dataset by its path.
 
     Parameters
     ----------
+    local
+        The same columns computed in this process: their kernel and type, exact values, and all that is little work.
     dataset
-        With `path` and `n_merged`.
-    kernel
-        With numbers for its parameters.
-    dtype
-        Of the columns: float32 or float64.
+        Path of the rows.
     """
 
-    def __init__(self, dataset: Any, kernel: Kernel, dtype: DTypeLike, workers: Workers) -> None:
-        self.dataset, self.kernel, self.workers = dataset, kernel, workers
-        self.n, self.dtype = int(dataset.n_merged), np.dtype(dtype)
+    can_take: ClassVar[bool] = True
+
+    def __init__(self, local: ComputedColumns, dataset: str, workers: Workers) -> None:
+        self.local, self.dataset, self.workers = local, dataset, workers
+        self.n, self.dtype, self.psd, self.exact = local.n, local.dtype, local.psd, local.exact
         self.n_computed = 0  # columns, for the metrics
 
+    @property
+    def rounding(self) -> Any:
+        """That of the same values computed here."""
+        return self.local.rounding
+
     def diagonal(self) -> Floats:
-        """K_ii (n,), float64."""
-        out = np.empty(self.n)
-        tasks = [self._task(None, start) for start in range(0, self.n, ROWS)]
-        for index, values in self.workers.map(_block, tasks):
-            out[tasks[index].start : tasks[index].stop] = values
-        return out
+        """K_ii (n,), float64, from the norms of the rows."""
+        return self.local.diagonal()
 
     def columns(self, idx: Floats) -> Floats:
         """(len(idx), n), C-contiguous; row r is column idx[r]."""
@@ -94,8 +93,21 @@ class WorkerColumns:
 
     def take(self, rows: Floats) -> ComputedColumns:
         """The same kernel on the rows `rows` alone, computed on this node: what a solver tries first is small."""
-        return ComputedColumns(self.kernel, self.dataset.points(self.dtype).take(rows), self.dtype)
+        return self.local.take(rows)
 
-    def _task(self, idx: tuple[int, ...] | None, start: int) -> _BlockTask:
+    def finer(self) -> "WorkerColumns | None":
+        """The same columns in float64."""
+        finer = self.local.finer()
+        return None if finer is None else WorkerColumns(finer, self.dataset, self.workers)
+
+    def factor(self) -> Floats | None:
+        """The rows of a linear kernel."""
+        return self.local.factor()
+
+    def offset(self, coef: Floats) -> float:
+        """As that of the same columns computed here."""
+        return self.local.offset(coef)
+
+    def _task(self, idx: tuple[int, ...], start: int) -> _BlockTask:
         stop = min(start + ROWS, self.n)
-        return _BlockTask(str(self.dataset.path), self.dtype.name, self.kernel.spec(), idx, start, stop)
+        return _BlockTask(self.dataset, self.dtype.name, self.local.kernel.spec(), idx, start, stop)

@@ -36,7 +36,7 @@ from pipeline.config_values import (
 from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.losses import Hinge, SquaredHinge
-from svmcore.problem import Bias
+from svmcore.qp import Bias
 from svmcore.solvers import Solver
 
 __all__ = [

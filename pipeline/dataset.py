@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy import sparse
 
 from pipeline.config import Experiment
@@ -21,7 +21,6 @@ from pipeline.labels import Label
 from pipeline.scaling import Scaling
 from pipeline.sealed import MANIFEST, Sealed
 from pipeline.store import Store
-from svmcore.points import Points
 
 __all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
 
@@ -85,10 +84,6 @@ class Dataset:
     def folds(self) -> NDArray[np.int64] | None:
         """Fold code of each original training row (n_train,), positions in `folds_of`; None without a fold column."""
         return None if self.folds_of is None else self.sealed.read("train/folds").astype(np.int64)
-
-    def points(self, dtype: DTypeLike = np.float32) -> Points:
-        """Merged training rows prepared for K of them all, in the form whose products are fastest."""
-        return Points.for_gram(self.X(), dtype)
 
     def test_blocks(self, rows: int | None = None) -> Iterator[tuple[Any, NDArray[np.int64]]]:
         """Yield the test rows in order, scaled, as (X, codes), `rows` at a time (default: a chunk)."""

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from pipeline import evaluation
+from pipeline.answers import read_result
 from pipeline.dataset import open_dataset
+from pipeline.problems import ProblemTask
 from pipeline.scoring import assemble
-from pipeline.solve import ProblemTask, read_result
 from pipeline.workers import Workers
 from svmcore._threads import split_range
 from svmcore.errors import InputError

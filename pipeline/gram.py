@@ -32,7 +32,7 @@ from svmcore.points import Floats
 
 __all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
 
-FORMAT = 4  # of the folder, and of everything that decides the bytes of K: raise it when they change
+FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.answers import ProblemResult, read_answer
 from pipeline.metrics import worst, worst_status
-from pipeline.solve import ProblemResult, ProblemTask, held_out_counts, read_answer, training_counts
+from pipeline.problems import ProblemTask, held_out_counts, training_counts
 from svmcore.multiclass import vote
 
 __all__ = ["Entry", "cross_validated", "entry_of", "ranked", "results_csv"]

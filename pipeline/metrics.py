@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.solve import ProblemResult
+from pipeline.answers import ProblemResult
 from svmcore.points import Rows
 from svmcore.solution import Status
 
@@ -101,7 +101,10 @@ def class_entry(label: Any, result: ProblemResult) -> dict[str, Any]:
         "relative_gap": certificate["relative_gap"],
         "kkt_gap": certificate["kkt_gap"],
         "infeasibility": certificate["infeasibility"],
+        "uncertainty": certificate["uncertainty"],
+        "bar": certificate["bar"],
         "bias": result.bias,
+        "norm2": result.norm2,
         "margin": 1.0 / math.sqrt(result.norm2) if result.norm2 > 0 else None,
         "slack": result.slack,
         "seconds": result.seconds,

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.problems import ProblemTask
 from pipeline.rates import Rates
-from pipeline.solve import ProblemTask
 from svmcore._threads import one_blas_thread
-from svmcore.columns import ResidentGram
-from svmcore.gram import resident_gram
 from svmcore.kernels import Kernel
-from svmcore.losses import Loss
+from svmcore.kernels.exact import ExactKernel
 from svmcore.monitor import Monitor
 from svmcore.multiclass import targets
-from svmcore.points import Points
-from svmcore.problem import Bias, Problem
+from svmcore.qp import Bias
 from svmcore.solvers import Solver
+from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
+from svmcore.tasks import SVC
 
 __all__ = ["Sample", "Work", "block_seconds", "seconds_of"]
 
@@ -55,10 +54,13 @@ class Sample:
         self.n, self.n_classes = dataset.n_merged, len(dataset.classes)
         self.codes = np.asarray(dataset.codes())[:rows]
         self.counts = np.asarray(dataset.counts(), np.float64)[:rows]
+        X = dataset.X(0, len(self.codes))
+        points = kernel.prepare_gram(X)
+        source = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
         with np.errstate(over="ignore", invalid="ignore"):
-            gram = resident_gram(kernel, Points.for_gram(dataset.X(0, len(self.codes))), np.float32)
+            gram = resident_gram(source)
         assert gram is not None
-        self.K = gram.matrix
+        self.gram = gram
 
     def work(self, chain: Sequence[ProblemTask]) -> Work:
         """Work of a chain on all rows of the dataset."""
@@ -72,14 +74,14 @@ class Sample:
         return large.scaled((self.n / m) ** support, (self.n / m) ** steps)
 
     def _solved(self, chain: Sequence[ProblemTask], m: int) -> Work:
-        gram = ResidentGram(np.ascontiguousarray(self.K[:m, :m]))
+        gram = self.gram if m == self.gram.n else self.gram.take(np.arange(m))
         y = targets(self.codes[:m], self.n_classes, chain[0].multiclass)[chain[0].target].y
-        alpha, support, steps = None, [], 0
+        beta, support, steps = None, [], 0
         for task in chain:
             if not ((y > 0).any() and (y < 0).any()):
                 return Work((1.0,) * len(chain), 1.0)
-            solution = _solve(task, gram, y, self.counts[:m], alpha)
-            alpha = solution.alpha
+            solution = _solve(task, gram, y, self.counts[:m], beta)
+            beta = solution.beta
             support.append(float(len(solution.support)))
             steps += solution.n_iter
         return Work(tuple(support), float(steps))
@@ -89,12 +91,12 @@ def _power(large: float, small: float, bounds: tuple[float, float]) -> float:
     return min(max(math.log2(max(large, 1.0) / max(small, 1.0)), bounds[0]), bounds[1])
 
 
-def _solve(task: ProblemTask, gram: ResidentGram, y: Any, counts: Any, alpha: Any) -> Any:
+def _solve(task: ProblemTask, gram: ResidentGram, y: Any, counts: Any, beta: Any) -> Any:
     """Solve the problem with the production solver: a plan must not take as long as a textbook's would."""
     C = counts * (1e6 if task.C is None else task.C)
-    problem = Problem(gram, y, C, Loss.create(task.loss), Bias(task.bias), psd=task.psd)
+    qp = SVC(task.loss, Bias(task.bias)).program(gram, y, C)
     solver = Solver.create({"name": "smo", "tol": max(1e-4, float(task.solver.get("tol", 1e-3))), "max_iter": MAX_ITER})
-    return solver.solve(problem, alpha=alpha, monitor=Monitor(warn=False))
+    return solver.solve(qp, beta, Monitor(warn=False))
 
 
 def seconds_of(work: Work, n: int, rate: Rates) -> float:
@@ -111,7 +113,7 @@ def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
     from svmcore.kernels.base import blocks
 
     side = min(BLOCK, dataset.n_merged)
-    rows = Points.for_gram(dataset.X(0, side), dtype)
+    rows = kernels[0].prepare_gram(dataset.X(0, side), dtype)
     outs = [np.empty((side, side), dtype) for _ in kernels]
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         blocks(kernels, rows, rows, outs)

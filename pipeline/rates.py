@@ -19,14 +19,15 @@ import numpy as np
 
 from pipeline import strips
 from pipeline.warm import warm_up
-from svmcore.columns import Lookup, ResidentGram, matvec
 from svmcore.monitor import Monitor
-from svmcore.problem import Problem
+from svmcore.points import Floats
 from svmcore.solvers import Solver
+from svmcore.sources import Lookup, ResidentGram, Source, matvec
+from svmcore.tasks import classification
 
 __all__ = ["Rates", "rates"]
 
-FORMAT = 5
+FORMAT = 6
 VALID_SECONDS = 24 * 3600.0
 COLUMNS, ROWS = 512, 12_000  # 25 MB: more than a second-level cache; too few rows for a second thread
 STRIP, SIDE = 512, 2048
@@ -40,7 +41,7 @@ class Rates:
     Attributes
     ----------
     entry
-        Adding one entry of a column of K to the gradient.
+        Adding one entry of a column of K to the scores.
     step, step_entry
         One SMO step: fixed, and for each row of the working set.
     strip
@@ -89,16 +90,22 @@ def _entry() -> float:
     block = np.ones((COLUMNS, ROWS), np.float32)
     coef = np.ones(COLUMNS)
     source = _Block(block)
-    return _least(lambda: matvec(source, coef), 3) / block.size  # type: ignore[arg-type]
+    return _least(lambda: matvec(source, coef), 3) / block.size
 
 
-class _Block:
+class _Block(Source):
     """Columns that are no square: all that a product needs."""
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Floats) -> None:
         self.matrix, self.n, self.dtype = matrix, matrix.shape[1], matrix.dtype
 
-    def lookup(self, idx: Any) -> Lookup:
+    def diagonal(self) -> Floats:
+        return np.ones(self.n)
+
+    def columns(self, idx: Floats) -> Floats:
+        return self.matrix[idx]
+
+    def lookup(self, idx: Floats) -> Lookup:
         return Lookup(self.matrix, idx)
 
 
@@ -109,10 +116,10 @@ def _steps() -> tuple[float, float]:
         rng = np.random.default_rng(size)
         K = np.exp(-0.5 * rng.random((size, size)))
         K = ((K + K.T) / 2 + np.eye(size)).astype(np.float32)
-        problem = Problem(ResidentGram(K), np.where(rng.random(size) < 0.5, 1.0, -1.0), 100.0)
+        qp = classification(ResidentGram(K), np.where(rng.random(size) < 0.5, 1.0, -1.0), 100.0)
         solver = Solver.create({"name": "smo", "tol": 1e-3, "max_iter": 4000})
-        steps = solver.solve(problem, monitor=Monitor(warn=False)).n_iter  # compiles, or loads what was
-        again = functools.partial(solver.solve, problem, monitor=Monitor(warn=False))
+        steps = solver.solve(qp, monitor=Monitor(warn=False)).n_iter  # compiles, or loads what was
+        again = functools.partial(solver.solve, qp, monitor=Monitor(warn=False))
         each.append(_least(again, 2) / max(steps, 1))
     slope = max(0.0, (each[1] - each[0]) / (SIZES[1] - SIZES[0]))
     return max(each[0] - slope * SIZES[0], 1e-7), slope

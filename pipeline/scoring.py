@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from pipeline import evaluation, metrics
+from pipeline.answers import ProblemResult
 from pipeline.artifacts import label_array
-from pipeline.solve import ProblemResult, ProblemTask, target_of
+from pipeline.problems import ProblemTask
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 from svmcore.multiclass import vote
@@ -24,8 +25,8 @@ def assemble(
     """One model over the union of the problems' support vectors; returns it with their merged rows (m,)."""
     union = np.unique(np.concatenate([result.support for result in results]))
     coef = np.zeros((len(results), len(union)))
-    for row, task, result in zip(coef, tasks, results, strict=True):
-        row[np.searchsorted(union, result.support)] = result.alpha * target_of(task).y[result.support]
+    for row, result in zip(coef, results, strict=True):
+        row[np.searchsorted(union, result.support)] = result.beta
     bias = np.array([result.bias for result in results])
     vectors = dataset.X()[union]
     return Model(Kernel.create(kernel), vectors, coef, bias, label_array(dataset.classes), tasks[0].multiclass), union

@@ -14,19 +14,22 @@ import numpy as np
 
 from pipeline import dataset as datasets
 from pipeline import decisions, evaluation, scoring
+from pipeline.answers import read_result, stored_decision
 from pipeline.artifacts import save_model
 from pipeline.columns import WorkerColumns
 from pipeline.config import Experiment
 from pipeline.gram import compute_gram, gram_fingerprint, gram_folder, open_gram
 from pipeline.json_values import sha256_of_json, write_json
 from pipeline.labels import class_weights
+from pipeline.problems import ProblemTask, computed_columns, served_kernel
 from pipeline.session import REMOTE, Session
-from pipeline.solve import ProblemTask, read_result, solve_problems, stored_decision
+from pipeline.solve import solve_problems
 from pipeline.workers import VERSION, InlineWorkers, Workers
-from svmcore.columns import CachedColumns, ComputedColumns, KernelColumns
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.multiclass import Target, targets
+from svmcore.solvers import SMO
+from svmcore.sources import CachedColumns, Source
 
 __all__ = [
     "Ingested",
@@ -66,10 +69,14 @@ class Ingested:
 
 @dataclasses.dataclass(frozen=True)
 class KernelPlan:
-    """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet."""
+    """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet.
+
+    K is of the kernel `served`: the model's own, or centred where that leaves the program the same.
+    """
 
     plan: str  # resident: K on storage, mapped;  columns: computed on demand, cached
     kernel: dict[str, Any]
+    served: dict[str, Any]
     dtype: str
     kernel_id: str
     gram: str | None
@@ -120,23 +127,24 @@ def kernel(session: Session, data: Ingested) -> KernelPlan:
         plan = plan_kernel(session.exp, dataset, session.root)
         if plan.gram is None:
             return plan
-        resolved, dtype = Kernel.create(plan.kernel), np.dtype(plan.dtype)
+        served, dtype = Kernel.create(plan.served), np.dtype(plan.dtype)
         workers = workers_for(session, [plan.gram])
-        gram = compute_gram(dataset, resolved, dtype, session.root, workers, session.progress)
+        gram = compute_gram(dataset, served, dtype, session.root, workers, session.progress)
     return dataclasses.replace(plan, n_blocks=gram.n_blocks, n_reused=gram.n_reused)
 
 
 def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     """Which K an experiment needs, and where it is or will be: nothing is computed."""
     resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
+    served = served_kernel(resolved, exp.bias)
     dtype = np.dtype(exp.build_solver().column_dtype)
     plan = choose_plan(exp, dataset.n_merged, dtype.itemsize)
     if plan == "columns":
-        kernel_id = sha256_of_json([dataset.fingerprint, resolved.spec(), dtype.name, "columns"])
-        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
-    kernel_id = gram_fingerprint(dataset, resolved, dtype)
+        kernel_id = sha256_of_json([dataset.fingerprint, served.spec(), dtype.name, "columns"])
+        return KernelPlan(plan, resolved.spec(), served.spec(), dtype.name, kernel_id, None, 0, 0)
+    kernel_id = gram_fingerprint(dataset, served, dtype)
     gram = str(gram_folder(root, kernel_id))
-    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram, 0, 0)
+    return KernelPlan(plan, resolved.spec(), served.spec(), dtype.name, kernel_id, gram, 0, 0)
 
 
 def workers_for(session: Session, grams: Sequence[str]) -> Workers:
@@ -174,7 +182,7 @@ def solve(session: Session, data: Ingested, plan: KernelPlan) -> Solved:
             tasks,
             workers=session.workers if session.exp.cluster.kind in REMOTE and plan.gram else None,
             progress=session.progress,
-            columns=None if plan.gram else columns_for(session, dataset, plan),
+            source=None if plan.gram else columns_for(session, dataset, plan),
             labels=labels,
             mirror=session.store,
         )
@@ -191,6 +199,7 @@ def task_for(session: Session, data: Ingested, plan: KernelPlan, target: int) ->
         gram=plan.gram,
         data=data.fingerprint,
         kernel_id=plan.kernel_id,
+        kernel=plan.served,
         multiclass=exp.multiclass,
         target=target,
         C=exp.C if math.isfinite(exp.C) else None,
@@ -198,17 +207,17 @@ def task_for(session: Session, data: Ingested, plan: KernelPlan, target: int) ->
         loss=exp.loss,
         bias=exp.bias,
         solver=exp.build_solver().spec(),
-        psd=Kernel.create(plan.kernel).psd,
     )
 
 
-def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> KernelColumns:
+def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> Source:
     """Columns on demand, one cache for all problems of the run."""
-    dtype, numeric = np.dtype(plan.dtype), Kernel.create(plan.kernel)
-    source: KernelColumns = ComputedColumns(numeric, dataset.points(dtype), dtype)
-    if session.exp.cluster.kind in REMOTE and not session.exp.build_solver().solves.linear_only:
-        source = WorkerColumns(dataset, numeric, dtype, session.workers)
-    return CachedColumns(source, session.exp.cache.limit)
+    dtype, served = np.dtype(plan.dtype), Kernel.create(plan.served)
+    local = computed_columns(str(dataset.path), served, dtype)
+    remote = session.exp.cluster.kind in REMOTE and not session.exp.build_solver().solves.linear_only
+    source = WorkerColumns(local, str(dataset.path), session.workers) if remote else local
+    limit = session.exp.cache.limit
+    return CachedColumns(source, limit, None, min(limit // 4, SMO.square_bytes(source.n, dtype)))
 
 
 def target_label(target: Target, classes: Sequence[Any]) -> Any:

@@ -24,10 +24,10 @@ from numpy.typing import DTypeLike
 from svmcore._numba import njit
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
-from svmcore.kernels.base import blocks
+from svmcore.kernels.base import InnerProductKernel, blocks
 from svmcore.points import Floats, Points
 
-__all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "unmap", "worker_points"]
+__all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "unmap", "worker_points", "worker_rows"]
 
 # Measured on MNIST (784 columns, float32), seconds of CPU of one K of n = 10,000 in strips of 1024 / 1280 / 2048 rows:
 # 0.66 / 0.64 / 0.60, half of it writes of the transposed part's lines, which cost 4 microseconds each whatever their
@@ -82,8 +82,9 @@ def compute_strip(task: StripTask) -> tuple[bool, ...]:
     start, stop = partition(task.n, task.dtype)[task.index]
     reused = tuple(_is_intact(task, folder, start, stop) for folder in task.folders)
     missing = [k for k, intact in enumerate(reused) if not intact]
-    for first in range(0, len(missing), SHARED):
-        _compute(task, missing[first : first + SHARED], start, stop)
+    for alike in _on_equal_rows(task, missing):
+        for first in range(0, len(alike), SHARED):
+            _compute(task, alike[first : first + SHARED], start, stop)
     return reused
 
 
@@ -102,15 +103,21 @@ def _check_shared(task: StripTask) -> None:
 
 
 # ---- computing
+def _on_equal_rows(task: StripTask, which: Sequence[int]) -> list[list[int]]:
+    """Kernels of the inner product take the same rows; any other has its own way to prepare them."""
+    shared = [k for k in which if isinstance(Kernel.create(task.kernels[k]), InnerProductKernel)]
+    return [alike for alike in (shared, *([k] for k in which if k not in shared)) if alike]
+
+
 def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> None:
     """Compute, write and mark the strip of the kernels `which`, from one set of inner products."""
-    points = worker_points(task.dataset, task.dtype)
     shape = (stop - start, task.n - start)
-    P, Q = points.rows(start, stop), points.rows(start, task.n)
     # values are made in private memory and copied when final: a second writer of the same strip (a task that Dask
     # took for lost, another run) then only ever writes the same bytes again
     scratch, *outs = _buffers(len(which) + 1, shape, np.dtype(task.dtype))
     kernels = [Kernel.create(task.kernels[k]) for k in which]
+    points = worker_points(task.dataset, task.dtype, kernels[0])
+    P, Q = points.rows(start, stop), points.rows(start, task.n)
     with np.errstate(over="ignore", invalid="ignore"):  # counted below
         blocks(kernels, P, Q, outs, scratch)
         diagonals = [kernel.diagonal_of(P).astype(task.dtype) for kernel in kernels]
@@ -128,12 +135,23 @@ def overflow(kernel: Kernel, dtype: str) -> InputError:
     return InputError(f"kernel {kernel.name} overflows {dtype}; scale the data or lower its degree, gamma or coef0")
 
 
+def worker_points(dataset: str, dtype: str, kernel: Kernel) -> Points:
+    """Rows of a dataset as a kernel takes them, prepared once per process."""
+    return _points(dataset, dtype, None if isinstance(kernel, InnerProductKernel) else kernel)
+
+
 @functools.lru_cache(maxsize=2)
-def worker_points(dataset: str, dtype: str) -> Points:
-    """Rows of a dataset, prepared once per process."""
+def _points(dataset: str, dtype: str, kernel: Kernel | None) -> Points:
+    rows = worker_rows(dataset)
+    return Points.for_gram(rows, dtype) if kernel is None else kernel.prepare_gram(rows, dtype)
+
+
+@functools.lru_cache(maxsize=2)
+def worker_rows(dataset: str) -> Any:
+    """Merged training rows of a dataset as they are stored, read once per process."""
     from pipeline.dataset import open_dataset
 
-    return open_dataset(dataset).points(np.dtype(dtype))
+    return open_dataset(dataset).X()
 
 
 _thread = threading.local()

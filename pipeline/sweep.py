@@ -1,7 +1,7 @@
 """A sweep unfolded: points, the kernels they share, and for each kernel the chains of problems along C.
 
 Points on the same data share one dataset, points with the same kernel on it one K, and within a K every (target, fold,
-loss, bias, weights, solver) is one chain: C ascends and each problem starts from the alpha before it, which stays
+loss, bias, weights, solver) is one chain: C ascends and each problem starts from the beta before it, which stays
 feasible. All of this is a function of the config and the data alone. Nothing is computed or stored here.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipeline.config import Experiment, canonical_json
-from pipeline.solve import ProblemTask, held_out_counts
+from pipeline.problems import ProblemTask, held_out_counts, served_kernel
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 
@@ -49,7 +49,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class KernelGroup:
-    """Points on one dataset that share K: the kernel with numbers for its parameters, and how it is held."""
+    """Points on one dataset that share K: the kernel that it is of (`served_kernel`), and how it is held."""
 
     plan: str  # resident | columns
     kernel: Kernel
@@ -86,6 +86,7 @@ def kernel_groups(
 
     def described(point: Point) -> KernelGroup:
         kernel = point.exp.build_kernel().resolved(dataset.n_features, dataset.variance)
+        kernel = served_kernel(kernel, point.exp.bias)
         dtype = np.dtype(point.exp.build_solver().column_dtype)
         return KernelGroup(plan(point.exp, dataset.n_merged, dtype.itemsize), kernel, dtype, (point,))
 

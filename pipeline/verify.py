@@ -1,12 +1,12 @@
 """Recompute what a model claims, from the raw data, in float64, by code that did not make it.
 
-Hashes first; then the source is read again, and every certificate and score follows from alpha, the labels and the
-kernel's definition. Nothing of the cache is used.
+Hashes first; then the source is read again, and every certificate and score follows from the coefficients, the labels
+and the kernel's definition. Nothing of the cache is used. How a claim is compared is in `pipeline.claims`.
 """
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +14,23 @@ import numpy as np
 from scipy import sparse
 
 from pipeline import dataset as datasets
-from pipeline import evaluation
+from pipeline import decisions, evaluation
 from pipeline.artifacts import ChangedPart, StoredModel, load_model, model_folder
+from pipeline.claims import Difference, Found, differences_of
 from pipeline.config import load_experiment
 from pipeline.copies import address_of
+from pipeline.problems import ProblemTask, problem_of, served_kernel, training_counts
 from pipeline.progress import Progress, silent
 from pipeline.scoring import train_confusion
-from pipeline.solve import ProblemTask, finite, problem_of, target_of
-from svmcore.certificate import Evaluation, evaluate
-from svmcore.columns import CachedColumns, ComputedColumns
-from svmcore.multiclass import vote
-from svmcore.problem import Problem
-from svmcore.solution import Status
+from svmcore.certificate import evaluate
+from svmcore.kernels import Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.solvers import Solver
+from svmcore.sources import CachedColumns, ComputedColumns
 
-__all__ = ["Difference", "verify"]
+__all__ = ["verify"]
 
-SLACK = 1.05  # certified means kkt_gap <= 1.05 tol
-DOUBT = 1e-3  # decision values closer than this may fall on either side
 COLUMN_BYTES = 2 << 30
-
-
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """One part that is not what the model claims."""
-
-    part: str
-    stored: Any
-    recomputed: Any
-
-    def __str__(self) -> str:
-        return f"{self.part}: stored {self.stored}, recomputed {self.recomputed}"
 
 
 def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]:
@@ -53,7 +40,7 @@ def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]
     -------
     dict
         `model`, `agrees`, `differences` [{part, stored, recomputed}], `per_class` [{label, primal, dual, kkt_gap,
-        relative_gap}], `accuracy`, `train_accuracy`: all recomputed.
+        relative_gap, infeasibility, uncertainty, bar}], `accuracy`, `train_accuracy`: all recomputed.
 
     Raises
     ------
@@ -73,31 +60,22 @@ def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]
 
 
 def _recompute(stored: StoredModel, root: Path, progress: Progress) -> tuple[dict[str, Any], list[Difference]]:
-    meta = stored.metadata
-    dataset = datasets.ingest(load_experiment(meta["config"]), root, progress)
+    dataset = datasets.ingest(load_experiment(stored.metadata["config"]), root, progress)
     differences = _data_differences(stored, dataset)
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences
-    evaluations = _evaluations(stored, dataset, root, progress)
-    entries, doubts = [], []
-    for k, (problem, alpha, found) in enumerate(evaluations):
-        claim = meta["per_class"][k]
-        tol = float(meta["tasks"][k]["solver"]["tol"])
-        slack = Rounding.of(problem, alpha, found, meta["dtype"])
-        differences += _certificate_differences(claim, found, tol, slack)
-        differences += _bias_difference(claim, float(stored.model.bias[k]), found, tol, slack)
-        entries.append(_entry(claim["label"], found))
-        doubts.append(DOUBT + slack.output)
-    scores, changed = _score_differences(stored, dataset, [e for _, _, e in evaluations], np.array(doubts))
+    entries, decision, doubts = [], [], []
+    served = _served_rounding(stored, dataset)
+    for claim, bias, found in _found(stored, dataset, root, progress):
+        differences += differences_of(claim, bias, found)
+        entries.append({"label": claim["label"]} | found.record)
+        decision.append(found.decision)
+        doubts.append(found.doubts(served, claim))
+    scores, changed = _score_differences(stored, dataset, np.stack(decision, axis=1), np.stack(doubts, axis=1))
     return {"per_class": entries, **scores}, differences + changed
 
 
-def _entry(label: Any, found: Evaluation) -> dict[str, Any]:
-    certificate = dataclasses.asdict(found.certificate)
-    keys = ("primal", "dual", "relative_gap", "kkt_gap")
-    return {"label": label} | {key: finite(certificate[key]) for key in keys}
-
-
+# --- the rows -------------------------------------------------------------------------------------------------------
 def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
     meta, model = stored.metadata, stored.model
     if dataset.fingerprint != meta["data"]:
@@ -124,109 +102,72 @@ def _equal_rows(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b))
 
 
-def _evaluations(
+# --- the certificates -----------------------------------------------------------------------------------------------
+def _found(
     stored: StoredModel, dataset: Any, root: Path, progress: Progress
-) -> list[tuple[Problem, Any, Evaluation]]:
-    """Each problem, its alpha (n,), and what follows from it over float64 columns of the kernel."""
-    model, tasks = stored.model, stored.metadata["tasks"]
-    source = ComputedColumns(model.kernel, dataset.points(np.float64), np.float64)
-    columns = CachedColumns(source, max(COLUMN_BYTES, 16 * source.n))
-    found = []
-    for k, identity in enumerate(tasks):
-        task = ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_tupled(identity))
-        problem = problem_of(task, columns)
-        alpha = np.zeros(columns.n)
-        alpha[stored.support] = model.coef[k] * target_of(task).y[stored.support]
-        found.append((problem, alpha, evaluate(problem, alpha)))
+) -> Iterator[tuple[dict[str, Any], float, Found]]:
+    """Of each problem: what is claimed, the model's bias, and what follows from its coefficients in float64."""
+    model, tasks, claims = stored.model, stored.metadata["tasks"], stored.metadata["per_class"]
+    computed = _columns(stored, dataset)
+    anchor = computed.kernel.at_centre(computed.points)
+    source = CachedColumns(computed, max(COLUMN_BYTES, 16 * computed.n))
+    for k, (claim, identity) in enumerate(zip(claims, tasks, strict=True)):
+        task = ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_identity(identity))
+        qp = problem_of(task, source)
+        beta = np.zeros(qp.m)
+        beta[stored.support] = model.coef[k]
+        solver, counts = Solver.create(task.solver), training_counts(task)
+        yield claim, float(model.bias[k]), Found(qp, beta, evaluate(qp, beta), solver, counts, anchor)
         progress("verify", k + 1, len(tasks))
-    return found
 
 
-def _tupled(identity: dict[str, Any]) -> dict[str, Any]:
-    fold = identity.get("fold")
-    return identity | {"fold": tuple(fold) if fold else None}
+def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:
+    """Columns in float64, from the rows as they came."""
+    exact = ExactKernel(_served(stored), dataset.X())
+    return ComputedColumns(exact.kernel, exact.points(), np.float64, exact)
 
 
-@dataclasses.dataclass(frozen=True)
-class Rounding:
-    """What the precision of K while training explains.
-
-    An entry of K is off by about eps K_max, so an output v_i = sum_j K_ij coef_j by eps K_max ||alpha||_2 (errors of
-    random sign), the dual by at most eps K_max (sum alpha)^2 / 2, and the primal by that and sum_i C_i output errors.
-    """
-
-    output: float
-    dual: float
-    primal: float
-
-    @classmethod
-    def of(cls, problem: Problem, alpha: Any, found: Evaluation, dtype: str) -> "Rounding":
-        """Slacks of one problem at its alpha (n,)."""
-        eps = 8.0 * float(np.finfo(dtype).eps) * float(problem.diagonal.max(initial=1.0))
-        output = eps * float(np.linalg.norm(alpha))
-        dual = 0.5 * eps * float(alpha.sum()) ** 2 + 1e-9 * abs(found.certificate.dual)
-        C = np.asarray(problem.C)
-        return cls(output, dual, dual + output * float(C[np.isfinite(C)].sum()))
+def _served(stored: StoredModel) -> Kernel:
+    return served_kernel(stored.model.kernel, stored.metadata["config"]["bias"])
 
 
-def _certificate_differences(claim: dict[str, Any], found: Evaluation, tol: float, slack: Rounding) -> list[Difference]:
-    label, certificate = claim["label"], found.certificate
-    wrong = []
-    for key, allowed in (("dual", slack.dual), ("primal", slack.primal)):
-        value = finite(getattr(certificate, key))
-        if not _close(claim[key], value, allowed):
-            wrong.append(Difference(f"{key} of class {label}", claim[key], value))
-    largest = SLACK * tol if claim["status"] == Status.CONVERGED else claim["kkt_gap"]
-    if not certificate.kkt_gap <= largest + slack.output:
-        wrong.append(Difference(f"kkt_gap of class {label}", claim["kkt_gap"], certificate.kkt_gap))
-    return wrong
+def _served_rounding(stored: StoredModel, dataset: Any) -> Any:
+    """Of the kernel values that the solver was served: what the scores of training rows were counted from."""
+    dtype = np.dtype(stored.metadata["dtype"])
+    kernel = _served(stored)
+    return kernel.rounding(kernel.prepare_gram(dataset.X(), dtype), dtype=dtype)
 
 
-def _close(stored: float | None, recomputed: float | None, allowed: float) -> bool:
-    if stored is None or recomputed is None:
-        return stored is recomputed
-    return abs(stored - recomputed) <= allowed
+def _identity(stored: dict[str, Any]) -> dict[str, Any]:
+    """What a task is made of; a model of an older format has more."""
+    names = {field.name for field in dataclasses.fields(ProblemTask)}
+    fold = stored.get("fold")
+    kept = {name: value for name, value in stored.items() if name in names}
+    return {"kernel": {}} | kept | {"fold": tuple(fold) if fold else None}
 
 
-def _bias_difference(
-    claim: dict[str, Any], bias: float, found: Evaluation, tol: float, slack: Rounding
-) -> list[Difference]:
-    allowed = max(DOUBT, 2.0 * tol, 2.0 * claim["kkt_gap"]) + slack.output
-    if abs(bias - found.bias) <= allowed and bias == claim["bias"]:
-        return []
-    return [Difference(f"bias of class {claim['label']}", bias, found.bias)]
-
-
+# --- the scores -----------------------------------------------------------------------------------------------------
 def _score_differences(
-    stored: StoredModel, dataset: Any, evaluations: Sequence[Evaluation], doubts: Any
+    stored: StoredModel, dataset: Any, decision: Any, doubts: Any
 ) -> tuple[dict[str, Any], list[Difference]]:
-    """Accuracies again; rows whose label hangs on less than `doubts` (k,) may have fallen on either side."""
+    """Accuracies again; a row whose label hangs on less than its doubt (m, k) may have fallen on either side."""
     meta, model = stored.metadata, stored.model
-    decision = np.stack([found.decision for found in evaluations], axis=1)
     train = evaluation.accuracy_of(train_confusion(dataset, model, decision))
     doubtful = float(dataset.counts()[_doubtful(decision, doubts)].sum()) / dataset.n_train
-    test, test_doubtful = _test_accuracy(dataset, model, doubts)
+    test = evaluation.accuracy_of(decisions.score_test_rows(dataset, model, silent)[0])
     found = []
-    for part, value, slack in (("train_accuracy", train, doubtful), ("accuracy", test, test_doubtful)):
-        if not _close(meta[part], value, slack + 1e-12):
-            found.append(Difference(part, meta[part], value))
+    for part, value, slack in (("train_accuracy", train, doubtful), ("accuracy", test, 0.0)):
+        stated = meta[part]
+        same = stated is value if stated is None or value is None else abs(stated - value) <= slack + 1e-12
+        if not same:
+            found.append(Difference(part, stated, value))
     return {"accuracy": test, "train_accuracy": train}, found
 
 
 def _doubtful(decision: Any, doubts: Any) -> Any:
-    """Rows (n,) bool with a decision value, or a lead of the largest, that could be of the other sign."""
-    near = (np.abs(decision) < doubts).any(axis=1)
+    """Rows (m,) bool with a decision value, or a lead of the largest, that could be of the other sign."""
+    near = (np.abs(decision) <= doubts).any(axis=1)
     if decision.shape[1] == 1:
         return near
     top = np.sort(decision, axis=1)[:, -2:]
-    return near | (top[:, 1] - top[:, 0] < 2.0 * doubts.max())
-
-
-def _test_accuracy(dataset: Any, model: Any, doubts: Any) -> tuple[float | None, float]:
-    right = doubtful = 0
-    for X, codes in dataset.test_blocks():
-        decision = model.decision_function(X)
-        right += int((vote(decision, len(dataset.classes), model.scheme) == codes).sum())
-        doubtful += int(_doubtful(decision, doubts).sum())
-    n = dataset.n_test
-    return (right / n, doubtful / n) if n else (None, 0.0)
+    return near | (top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1))

@@ -9,12 +9,13 @@ def warm_up() -> None:
     """Compute a strip and solve a problem of three rows, as a run does with the production solver in float32."""
     import pipeline.chains  # noqa: F401
     from pipeline import strips
-    from svmcore.columns import ResidentGram
     from svmcore.kernels import Kernel
     from svmcore.kernels.base import blocks
+    from svmcore.kernels.exact import ExactKernel
     from svmcore.points import Points
-    from svmcore.problem import Problem
     from svmcore.solvers import Solver
+    from svmcore.sources import ComputedColumns, ResidentGram
+    from svmcore.tasks import classification
 
     kernel = Kernel.create({"name": "rbf", "gamma": 1.0})
     K = np.empty((3, 3), np.float32)
@@ -24,7 +25,9 @@ def warm_up() -> None:
     strips._finish(K, kernel.diagonal_of(P).astype(np.float32))
     strips._transpose(K, np.empty_like(K))
     strips._checksums(K, 0, 0, 3)
-    problem = Problem(ResidentGram(K), np.array([1.0, -1.0, 1.0]), 1.0)
-    for _ in range(2):  # the second time the square is copied from the first
-        solution = Solver.create("smo").solve(problem)
-    Solver.create("smo").solve(problem, alpha=solution.alpha, gradient=solution.gradient)
+    source = ResidentGram(K, ComputedColumns(kernel, P, np.float32, ExactKernel(kernel, rows, like=P)))
+    for bias in ("free", "penalised"):  # pairs, and one variable at a time
+        qp = classification(source, np.array([1.0, -1.0, 1.0]), 1.0, bias=bias)
+        for _ in range(2):  # the second time the square is copied from the first
+            solution = Solver.create("smo").solve(qp)
+        Solver.create("smo").solve(qp, solution.beta, score=solution.score)

@@ -31,6 +31,7 @@ SHORTEST = 1e-7  # two steps shorter than this, passes on end, lead nowhere
 PATIENCE = 8
 TO_THE_WALL = 0.995
 FLAT = 1e-3  # share of tol below which a multiplier counts as this share of tol in the matrix
+ACCURACY = 1e-2  # share of tol to which the equations of a step are solved
 LEAST_PROXIMAL, MOST_PROXIMAL = 1e-13, 1e-9  # shares of K's mean diagonal
 FAR = 1e8  # radius of the data over a margin that is proved smaller: nothing separates them
 
@@ -87,8 +88,8 @@ def minimise(
     >>> answer.status, answer.beta.round(3) + 0.0
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
-    arrays = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
-    whole = Program(system, *arrays, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
+    p, lo, hi, ridge = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
+    whole = Program(system, p, lo, hi, ridge, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
     moving = whole.lo < whole.hi
     fixed = np.where(moving, 0.0, whole.lo)
     program = whole if moving.all() else whole.fixed_out(moving, fixed)
@@ -127,7 +128,7 @@ class _Descent:
     def __init__(self, program: Program, tol: float, stops: Callable[[], bool] | None) -> None:
         self.program, self.tol, self.stops = program, tol, stops or (lambda: False)
         self.polish = Polish(program, tol)
-        self.proximal = 0.0
+        self.proximal, self._goal = 0.0, ACCURACY * tol
 
     def run(self, start: Floats | None) -> tuple[Floats, int, Status]:
         """Pass by pass; the best snapped point, the passes taken, how it ended."""
@@ -135,22 +136,25 @@ class _Descent:
             return np.zeros(0), 0, "converged"
         if start is not None and self.polish.from_point(start):
             return self.polish.best.beta, 0, "converged"
+        if not self.program.system.is_convex:
+            return self.polish.best.beta, 0, "stalled"
         at, idle = _first(self.program), 0
         for n_iter in range(MOST_PASSES):
-            ended = self._ended(at, idle)
+            residual = self.dual_residual(at)
+            ended = self._ended(at, residual, idle)
             if ended == "infeasible":  # the way out itself, which anybody can check
                 beta = self.program.clip(at.beta)
                 return self.program.with_sums(beta, self.program.scores(beta)), n_iter, ended
             if ended is not None:
                 return self.polish.best.beta, n_iter, ended
             try:
-                idle = 0 if self._pass(at) > SHORTEST else idle + 1
+                idle = 0 if self._pass(at, residual) > SHORTEST else idle + 1
             except np.linalg.LinAlgError:  # not a number in the matrix
                 return self.polish.best.beta, n_iter, "stalled"
         return self.polish.best.beta, MOST_PASSES, "stalled"
 
-    def _ended(self, at: Iterate, idle: int) -> Status | None:
-        if self.polish.from_iterate(at.beta, at.t, at.z, at.b, self.dual_residual(at)):
+    def _ended(self, at: Iterate, residual: Floats, idle: int) -> Status | None:
+        if self.polish.from_iterate(at.beta, at.t, at.z, at.b, residual):
             return "converged"
         if self.stops():
             return "stopped"
@@ -163,15 +167,15 @@ class _Descent:
         """Scores less what the multipliers account for (n,)."""
         return self.program.scores(at.beta) - self.program.members @ at.b + at.z[0] - at.z[1]
 
-    def _pass(self, at: Iterate) -> float:
+    def _pass(self, at: Iterate, residual: Floats) -> float:
         """One predictor and corrector, in place; the longer of the two step lengths."""
-        residual, mu = self.dual_residual(at), at.mu
+        mu = at.mu
         sums = self.program.sums - at.beta @ self.program.members
         newton, (dx, db, dt, dz) = self._predictor(at, residual, sums)
         primal, dual = _lengths(at, dt, dz)
         ahead = ((at.t + primal * dt) * (at.z + dual * dz) * at.held).sum() / max(at.held.sum(), 1)
         sigma = (ahead / mu) ** 3 if mu > 0 else 0.0
-        dx, db, dt, dz, _ = _direction(newton, at, residual, sums, sigma * mu, dt * dz)
+        dx, db, dt, dz, _ = _direction(newton, at, residual, sums, sigma * mu, dt * dz, self._goal)
         primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, dt, dz))
         _move(self.program, at, primal, dual, dx, db, dt, dz)
         return max(primal, dual)
@@ -197,16 +201,16 @@ class _Descent:
         floor = np.maximum(at.z, FLAT * self.tol) * at.held
         D = self.program.ridge + (floor / at.t).sum(axis=0)
         newton = Newton(self.program, np.maximum(D, self.proximal * float(self.program.curvature.mean())))
-        dx, db, dt, dz, error = _direction(newton, at, residual, sums, 0.0, 0.0)
+        dx, db, dt, dz, error = _direction(newton, at, residual, sums, 0.0, 0.0, self._goal)
         return newton, (dx, db, dt, dz), error
 
 
 def _direction(
-    newton: Newton, at: Iterate, residual: Floats, sums: Floats, target: float, second: Floats | float
+    newton: Newton, at: Iterate, residual: Floats, sums: Floats, target: float, second: Floats | float, goal: float
 ) -> tuple[Floats, Floats, Floats, Floats, float]:
     """Newton's direction towards t z = target - second on every bound, and the error of its first equation."""
     pull = ((target - second) / at.t - at.z) * at.held
-    dx, db, error = newton.solve(residual + pull[0] - pull[1], sums)
+    dx, db, error = newton.solve(residual + pull[0] - pull[1], sums, goal)
     dt = np.stack([dx, -dx]) * at.held
     return dx, db, dt, pull - at.z / at.t * dt, error
 

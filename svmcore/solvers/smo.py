@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from svmcore.monitor import Monitor
-from svmcore.passes.pairs import solve_box, solve_pairs
+from svmcore.passes.coordinates import solve_box
+from svmcore.passes.pairs import solve_pairs
 from svmcore.passes.working_set import place_strip
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
@@ -155,12 +156,8 @@ class SMO(Solver):
             return beta, n_iter
         rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
         codes = None if qp.groups.codes is None else qp.groups.codes[rows]
-        part = SignedQP(
-            qp.source.take(rows),
-            *(values[rows] for values in (qp.p, qp.lo, qp.hi, qp.ridge)),
-            groups=Groups(qp.groups.sums, codes),
-            shift=qp.shift,
-        )
+        p, lo, hi, ridge = (values[rows] for values in (qp.p, qp.lo, qp.hi, qp.ridge))
+        part = SignedQP(qp.source.take(rows), p, lo, hi, ridge, Groups(qp.groups.sums, codes), shift=qp.shift)
         rough = dataclasses.replace(self, tol=max(10 * self.tol, 1e-2))
         found = rough._solve(part, np.zeros(len(rows)), None, monitor, n_iter)
         beta[rows] = found.beta

@@ -18,11 +18,13 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
 from pipeline import batch as batches
-from pipeline import load_model, run, solve
+from pipeline import load_model, problems, run
+from pipeline.answers import read_answer, read_result
 from pipeline.chains import solve_chain
 from pipeline.config import load_experiment
+from pipeline.problems import bounds, target_of
 from pipeline.session import check_inputs, open_session
-from pipeline.solve import bounds, read_answer, read_result, solve_problem, target_of
+from pipeline.solve import solve_problem
 from svmcore.errors import InputError
 
 CS, GAMMAS, FOLDS, SEED = (0.5, 5.0, 50.0), (0.02, 0.08), 3, 4
@@ -217,7 +219,7 @@ def test_chain__cut_anywhere_goes_on_to_the_same_bytes(config, finished, tmp_pat
         resumed = chain_in(f"cut{cut}")
         solve_chain(resumed[:cut])
         solve_chain(batch.parts[0].chains[5])  # something else on the same thread in between
-        solve._resident.cache_clear()
+        problems._resident.cache_clear()
         assert [step.reused for step in solve_chain(resumed)] == [True] * cut + [False] * (3 - cut)
         for ours, theirs in zip(resumed, whole, strict=True):
             assert (ours.folder / "arrays.npz").read_bytes() == (theirs.folder / "arrays.npz").read_bytes()
@@ -280,11 +282,11 @@ def test_results__again_from_the_cache(config, finished):
 def test_results__after_a_failure_on_the_way(config, finished, tmp_path, monkeypatch):
     started, solved = [], []
 
-    def failing(chain, live=None, columns=None):
+    def failing(chain, live=None, source=None):
         started.append(chain)
         if len(started) > 4:
             raise OSError(28, "No space left on device")
-        steps = solve_chain(chain, live, columns)
+        steps = solve_chain(chain, live, source)
         solved.extend(step for step in steps if step.status == "converged")
         return steps
 
@@ -429,4 +431,5 @@ def test_answers__of_a_fold_are_small(config, finished):
     task = laid_out(config, finished[2]).parts[0].chains[0][0]
     result, decision = read_answer(task)
     assert len(decision) == N / FOLDS
-    assert sum(file.stat().st_size for file in task.folder.iterdir()) < 16 * len(result.support) + 8 * N / FOLDS + 8192
+    rows = 16 * len(result.support) + 8 * N / FOLDS + 8 * N  # coefficients, decision values, residual
+    assert sum(file.stat().st_size for file in task.folder.iterdir()) < rows + 8192

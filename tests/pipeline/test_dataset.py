@@ -101,14 +101,6 @@ def test_rows_and_test_rows_in_parts(tmp_path):
     assert sum(len(codes) for _, codes in parts) == d.n_test
 
 
-def test_points_are_centred_in_float64(tmp_path):
-    d = make(tmp_path)
-    points = d.points(np.float32)
-    assert len(points) == d.n_merged
-    assert points.dtype == np.float32
-    assert np.allclose(points.values.mean(axis=0), 0, atol=1e-6)
-
-
 # ---- labels ----
 @pytest.mark.parametrize(
     ("labels", "classes"),

@@ -7,12 +7,13 @@ import pytest
 from scipy import sparse
 
 from pipeline import decisions, run, scoring, stages
+from pipeline.answers import read_result
 from pipeline.config import load_experiment
 from pipeline.dataset import open_dataset
 from pipeline.decisions import Recipe, score_test_rows
+from pipeline.problems import ProblemTask
 from pipeline.progress import silent
 from pipeline.session import open_session
-from pipeline.solve import ProblemTask, read_result
 from pipeline.store import open_store
 from pipeline.workers import DaskWorkers
 from svmcore import _threads

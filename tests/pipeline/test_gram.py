@@ -44,7 +44,7 @@ class Rows:
 @pytest.fixture
 def in_memory(monkeypatch):
     def make(X):
-        monkeypatch.setattr(strips, "worker_points", lambda path, dtype: Points.for_gram(X, np.dtype(dtype)))
+        monkeypatch.setattr(strips, "worker_points", lambda path, dtype, kernel: Points.for_gram(X, np.dtype(dtype)))
         return Rows(X)
 
     return make

@@ -9,20 +9,13 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from pipeline import solve
+from pipeline import problems
+from pipeline.answers import find_result, read_result, stored_decision
 from pipeline.config import load_experiment
 from pipeline.dataset import ingest, open_dataset
 from pipeline.gram import compute_gram
-from pipeline.solve import (
-    ProblemTask,
-    bounds,
-    find_result,
-    held_out_counts,
-    read_result,
-    solve_problem,
-    solve_problems,
-    stored_decision,
-)
+from pipeline.problems import ProblemTask, bounds, held_out_counts
+from pipeline.solve import solve_problem, solve_problems
 from pipeline.workers import InlineWorkers
 from svmcore.kernels import Kernel
 
@@ -52,6 +45,7 @@ def a_task(path, root, target, **changes):
         gram=str(gram.path),
         data=data.fingerprint,
         kernel_id=gram.fingerprint,
+        kernel=kernel.spec(),
         multiclass="ovr",
         target=target,
         C=C,
@@ -102,7 +96,7 @@ def test_problem__counts_are_of_original_rows(task, tmp_path):
     counts = open_dataset(task.dataset).counts()
     assert counts.max() == 2
     assert result.n_support == counts[result.support].sum()
-    at_bound = result.alpha >= C * counts[result.support]
+    at_bound = np.abs(result.beta) >= C * counts[result.support]
     assert 0 < result.n_bounded == counts[result.support][at_bound].sum() < result.n_support
 
 
@@ -112,7 +106,7 @@ def test_problem__is_found_again_until_its_bytes_change(task, tmp_path):
     assert not first.reused
     again = solve_problem(task)
     assert again.reused
-    assert np.array_equal(again.alpha, first.alpha)
+    assert np.array_equal(again.beta, first.beta)
     file = task.folder / "arrays.npz"
     file.write_bytes(file.read_bytes()[:-1] + b"?")
     assert find_result(task) is None
@@ -134,6 +128,7 @@ def test_problem__one_that_ran_out_of_time_is_readable_but_not_finished(task, tm
     [
         ("data", "other"),
         ("kernel_id", "other"),
+        ("kernel", {"name": "linear"}),
         ("target", 2),
         ("C", 6.0),
         ("C", None),
@@ -200,7 +195,7 @@ def test_problems__threads_and_worker_processes_give_the_same_bytes(task, two_wo
     here = solve_problems(some_tasks(task, tmp_path / "threads"))
     there = solve_problems(some_tasks(task, tmp_path / "workers"), two_workers)
     for ours, theirs in zip(here, there, strict=True):
-        assert np.array_equal(ours.alpha, theirs.alpha)
+        assert np.array_equal(ours.beta, theirs.beta)
         assert (ours.bias, ours.certificate) == (theirs.bias, theirs.certificate)
     assert all(result.reused for result in solve_problems(some_tasks(task, tmp_path / "workers")))
 
@@ -210,12 +205,12 @@ def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
         time.sleep(0.1)
         return opened(path)
 
-    opened = solve.open_gram
-    monkeypatch.setattr(solve, "open_gram", slowly)
-    solve._resident.cache_clear()
+    opened = problems.open_gram
+    monkeypatch.setattr(problems, "open_gram", slowly)
+    problems._resident.cache_clear()
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(solve.resident_columns, [task.gram] * 4))
-    assert len({id(columns) for columns in found}) == 1
+        found = list(pool.map(problems.resident_gram, [task] * 4))
+    assert len({id(source) for source in found}) == 1
 
 
 def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp_path):
