@@ -53,8 +53,8 @@ HEAD = """# Choosing a solver
 Leave it at `auto`, the default, unless you want to see another algorithm at work. `auto` takes one of two solvers:
 
 - **`interior-point`** for a linear kernel of at most 256 features. It makes some dozens of passes over the rows, even
-  where C is large or the features are not scaled. Up to 2,048 rows it lets `smo` try first, because most small problems end sooner
-  than one pass.
+  where C is large or the features are not scaled. Up to 2,048 rows it lets `smo` try first, because most small
+  problems end sooner than one pass.
 - **`smo`** for everything else. Where its steps become too small, it finishes its working set with an interior point
   by itself.
 
@@ -78,10 +78,10 @@ TAIL = """
   Newton steps, gradient steps.
 - **relative gap** is missing for the perceptron: it solves another problem, so nothing about the optimum follows from
   it.
-- `gd` and `sgd` keep alpha as the running average of what violated the margin. It stays in the box, so it is a feasible
-  dual point, and it settles on the margin set as w converges; the plain choice C [margin < 1] would leave a gap of
-  several per cent.
-- `primal-newton` has alpha = 2 C max(0, 1 - margin), which is exact at the optimum.
+- `gd` and `sgd` keep as coefficients the running average of what violated the margin. It stays within the bounds, so it
+  has a dual value, and it settles on the margin set as w converges; the plain choice C [margin < 1] would leave a gap
+  of several per cent.
+- `primal-newton` has coefficients of size 2 C max(0, 1 - margin), which is exact at the optimum.
 
 Seconds are those of one run on a laptop-sized machine, compilation excluded; for large problems see `benchmarks/`.
 """
@@ -137,7 +137,7 @@ def run_all() -> list[Run]:
 def _run(program: str, solver: Solver, qp: SignedQP) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solver.solve(qp, monitor=Monitor(time_limit=0.2))  # compiles
+        solver.solve(qp, monitor=Monitor(time_limit=3.0))  # compiles all that it will use
         started = time.perf_counter()
         solution = solver.solve(qp, monitor=EveryStep())
     return Run(program, str(solver.name), time.perf_counter() - started, solution)
