@@ -33,7 +33,9 @@ PROGRAMS: tuple[tuple[str, Loss, Bias], ...] = (
 )
 
 PURPOSE = {
-    "smo": "everything: the fast one, for any size and source of columns",
+    "auto": "everything: `interior-point` for a linear kernel of few features, else `smo`",
+    "smo": "every kernel but a linear one of few features: the fast one, for any size and source of columns",
+    "interior-point": "linear kernels of up to a few hundred features, also at a large C or with unscaled features",
     "smo-mvp": "reading; small problems to a tight tol, where it needs no working sets",
     "smo-platt": "reading Platt's sweeps; close to `smo-mvp` in speed",
     "smo-simplified": "teaching: ends where random pairs stop helping, which need not be the optimum",
@@ -48,9 +50,19 @@ HEAD = """# Choosing a solver
 
 <!-- written by docs/generate_choosing.py: change that, not this -->
 
-Take `smo`, the default, unless you want to see another algorithm at work. All solvers below ran on the same rows
-(digits 3 against 8, 357 x 64, linear kernel, C = 1, tol 1e-3); which of the three programs a solver takes is its own
-declaration, and a wrong pairing is refused before any work, naming those that would do.
+Leave it at `auto`, the default, unless you want to see another algorithm at work. `auto` takes one of two solvers:
+
+- **`interior-point`** for a linear kernel of at most 256 features. It makes some dozens of passes over the rows, even
+  where C is large or the features are not scaled. Up to 2,048 rows it lets `smo` try first, because most small
+  problems end sooner than one pass.
+- **`smo`** for everything else. Where its steps become too small, it finishes its working set with an interior point
+  by itself.
+
+A wrong pairing of solver and problem is refused before any work, and the message names the solvers that would do. No
+choice changes what is promised: every answer is proved in the same way ([certificates](certificates.md)).
+
+All solvers below ran on the same rows: digits 3 against 8, 357 x 64, linear kernel, C = 1, tol 1e-3. There are three
+programs, and each solver declares which of them it takes.
 """
 
 TAIL = """
@@ -58,17 +70,18 @@ TAIL = """
 
 - **primal, dual**: bounds of the optimum, recomputed from the coefficients by code that no solver wrote. All that
   promise tol agree.
-- **status**: `converged` means that the KKT gap over all rows, proved in float64, is at most tol. `stalled` says
-  that the solver's own rule has nothing left to do though the gap is above tol: the perceptron has no mistakes left,
-  simplified SMO no lucky pairs. `max_iter` ends `gd` and `sgd`: their objective is close long before the last KKT
-  condition holds.
-- **steps**: pairs for the SMO family, epochs for `dual-ascent`, `sgd` and `perceptron`, Newton steps, gradient steps.
+- **status**: `converged` means that the KKT gap over all rows, proved in float64, is at most tol. `stalled` says that
+  the solver's own rule has nothing left to do though the gap is above tol: the perceptron has no mistakes left,
+  simplified SMO no lucky pairs. A solver that promises tol stalls only where float64 cannot tell more: scale the data.
+  `max_iter` ends `gd` and `sgd`: their objective is close long before the last KKT condition holds.
+- **steps**: pairs for the SMO family, epochs for `dual-ascent`, `sgd` and `perceptron`, passes for `interior-point`,
+  Newton steps, gradient steps.
 - **relative gap** is missing for the perceptron: it solves another problem, so nothing about the optimum follows from
   it.
-- `gd` and `sgd` keep alpha as the running average of what violated the margin. It stays in the box, so it is a feasible
-  dual point, and it settles on the margin set as w converges; the plain choice C [margin < 1] would leave a gap of
-  several per cent.
-- `primal-newton` has alpha = 2 C max(0, 1 - margin), which is exact at the optimum.
+- `gd` and `sgd` keep as coefficients the running average of what violated the margin. It stays within the bounds, so it
+  has a dual value, and it settles on the margin set as w converges; the plain choice C [margin < 1] would leave a gap
+  of several per cent.
+- `primal-newton` has coefficients of size 2 C max(0, 1 - margin), which is exact at the optimum.
 
 Seconds are those of one run on a laptop-sized machine, compilation excluded; for large problems see `benchmarks/`.
 """
@@ -124,7 +137,7 @@ def run_all() -> list[Run]:
 def _run(program: str, solver: Solver, qp: SignedQP) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solver.solve(qp, monitor=Monitor(time_limit=0.2))  # compiles
+        solver.solve(qp, monitor=Monitor(time_limit=3.0))  # compiles all that it will use
         started = time.perf_counter()
         solution = solver.solve(qp, monitor=EveryStep())
     return Run(program, str(solver.name), time.perf_counter() - started, solution)

@@ -1,6 +1,6 @@
 """The mathematics of SVM training: kernels, columns, solvers, certificates, models.
 
-NumPy and Numba, nothing else: no cluster, no storage, no configuration library.
+NumPy, Numba and SciPy, nothing else: no cluster, no storage, no configuration library.
 
 >>> import numpy as np
 >>> import svmcore

@@ -1,4 +1,4 @@
-"""Losses, by what they do to the dual: an upper bound on alpha, and a ridge on the diagonal of Q."""
+"""Losses of a margin, by what they do to the program: a bound of abs(beta), and a ridge on the diagonal of K."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ class Loss(Plugin):
 
     @abstractmethod
     def upper(self, C: Floats) -> Floats:
-        """Upper bounds of alpha (n,); 0 where C_i = 0."""
+        """Upper bounds of abs(beta) (n,); 0 where C_i = 0."""
 
     @abstractmethod
     def ridge(self, C: Floats) -> Floats:
-        """What is added to the diagonal of Q (n,); 0 where C_i = 0."""
+        """What is added to the diagonal of K (n,); 0 where C_i = 0."""
 
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    """max(0, 1 - m): 0 <= alpha_i <= C_i, no ridge.
+    """max(0, 1 - m): 0 <= y_i beta_i <= C_i, no ridge.
 
     >>> Hinge()(np.array([-1.0, 0.5, 2.0]))
     array([2. , 0.5, 0. ])
@@ -53,7 +53,7 @@ class Hinge(Loss):
 
 @dataclass(frozen=True)
 class SquaredHinge(Loss):
-    """max(0, 1 - m)^2: alpha_i >= 0 without bound, ridge 1 / (2 C_i) (Zaki & Meira 2014, eq. 23.51).
+    """max(0, 1 - m)^2: y_i beta_i >= 0 without bound, ridge 1 / (2 C_i) (Zaki & Meira 2014, eq. 23.51).
 
     >>> SquaredHinge().ridge(np.array([0.0, 0.5, np.inf]))
     array([0., 1., 0.])

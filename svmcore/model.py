@@ -32,7 +32,7 @@ class Model:
     support_vectors
         (m, p) rows, dense or CSR; every row is a support vector of at least one problem.
     coef
-        (k, m) float64, alpha * y; 0 where the row does not support problem k.
+        (k, m) float64, the beta of `svmcore.qp`; 0 where the row does not support problem k.
     bias
         (k,) float64, added.
     classes

@@ -1,4 +1,4 @@
-r"""All binary problems of one training set, in memory: merge identical rows, choose a plan, solve, split alpha back.
+r"""All binary problems of one training set, in memory: merge identical rows, choose a plan, solve, split beta back.
 
 With sample weights s_i and class weights c_k the program has C_i = C c_{k(i)} s_i. Rows with s_i <= 0 are left out, as
 LIBSVM does. Identical (x, label) rows are one variable whose weight is the sum of theirs; they come in an order that
@@ -48,7 +48,7 @@ class Recipe:
     Parameters
     ----------
     kernel, C, loss, solver
-        As in `Problem` and `Solver`; `kernel` may still hold `gamma: scale`.
+        As in `svmcore.tasks.SVC` and `Solver`; `kernel` may still hold `gamma: scale`.
     class_weight
         (n_classes,) factors of C; None for ones.
     scheme
@@ -107,7 +107,7 @@ class Training:
     support
         (n_sv,) original rows with a non-zero coefficient, ascending.
     coef
-        (k, n_sv) alpha * y of those rows, split over identical ones in proportion to their weights.
+        (k, n_sv) beta of those rows, split over identical ones in proportion to their weights.
     vector
         (n_sv,) which support vector of `model` each of those rows is a copy of.
     sigmoids

@@ -1,4 +1,4 @@
-"""SVC with scikit-learn's parameters, their meanings and its attributes: the only file here that imports sklearn.
+"""SVC with scikit-learn's parameters, their meanings and its attributes.
 
 What differs from scikit-learn's SVC, and why, is in docs/coming_from_sklearn.md.
 """

@@ -38,5 +38,5 @@ def product_map(left: Floats, right: Floats) -> Floats:
 
 
 def weights(features: Floats, coef: Floats) -> Floats:
-    """W = sum_i coef_i phi(x_i), (d,), from the mapped support vectors (m, d) and coef = alpha y (m,)."""
+    """W = sum_i coef_i phi(x_i), (d,), from the mapped support vectors (m, d) and their coef (m,)."""
     return np.asarray(coef @ features)

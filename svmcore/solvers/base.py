@@ -53,7 +53,7 @@ class Solves:
     bounds
         Whether primal and dual bound the optimum it looks for; False for one that solves another problem.
     warm_starts
-        Whether it can begin from a given alpha.
+        Whether it can begin from a given beta.
     psd_only
         Whether the kernel must be positive semi-definite.
     shared_rows

@@ -19,10 +19,10 @@ __all__ = ["GradientDescent"]
 class GradientDescent(Solver):
     r"""Subgradient descent w <- w - eta g on the primal, g = w - sum_{y_i w'x_i < 1} C_i y_i x_i.
 
-    With eta in [0, 1] every w is a sum of alpha_i y_i x_i with 0 <= alpha_i <= C_i: alpha moves towards C_i where the
-    margin is below 1 and towards 0 elsewhere. So each step knows a lower bound of the optimum, the dual at alpha, and
-    eta = (primal - dual) / ||g||^2 is Polyak's step towards it; it is also the best step of the dual. The answer is
-    the iterate with the smallest primal. `max_iter` counts steps; the primal gets within about 1 %, the KKT gap
+    With eta in [0, 1] every w is a sum of beta_i x_i, beta_i between 0 and y_i C_i: beta_i moves towards y_i C_i where
+    the margin is below 1 and towards 0 elsewhere. So each step knows a lower bound of the optimum, the dual at beta,
+    and eta = (primal - dual) / ||g||^2 is Polyak's step towards it; it is also the best step of the dual. The answer
+    is the iterate with the smallest primal. `max_iter` counts steps; the primal gets within about 1 %, the KKT gap
     rarely to tol.
 
     References

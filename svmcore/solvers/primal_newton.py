@@ -54,9 +54,9 @@ class Iterate:
 class PrimalNewton(Solver):
     """Newton directions on the primal, each followed to the lowest point of its ray.
 
-    K is float64: rounded to float32 it can be indefinite. At the optimum alpha = y beta = 2 C max(0, 1 - y f) exactly,
-    which is the feasible dual point of the certificate. One step costs the Cholesky factor of the
-    rows inside the margin, all of them in the first: n = 10,000 takes about a minute. `max_iter` counts Newton steps.
+    K is float64: rounded to float32 it can be indefinite. At the optimum y beta = 2 C max(0, 1 - y f) exactly, which is
+    the feasible point that the certificate judges. One step costs the Cholesky factor of the rows inside the margin,
+    all of them in the first: n = 10,000 takes about a minute. `max_iter` counts Newton steps.
 
     References
     ----------

@@ -24,9 +24,9 @@ class SGD(Solver):
     r"""Stochastic subgradient descent: w <- (1 - eta) w + eta n C_i y_i x_i where y_i w'x_i < 1.
 
     eta = e / (the sum of the epoch numbers of all steps so far), e = 1, 2, ... in epoch e, so that w is the average of
-    the subgradients, recent epochs weighing more. Every epoch visits each row once: at its end alpha_i = C_i times
-    the weighted share of epochs in which row i fell short of its margin, which lies in the box, and the primal and
-    dual at alpha bound the optimum. The answer is the epoch with the smallest primal. `max_iter` counts epochs.
+    the subgradients, recent epochs weighing more. Every epoch visits each row once: at its end beta_i = y_i C_i
+    times the weighted share of epochs in which row i fell short of its margin, which lies in the box, and the primal
+    and dual at beta bound the optimum. The answer is the epoch with the smallest primal. `max_iter` counts epochs.
 
     References
     ----------
