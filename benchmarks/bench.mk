@@ -2,12 +2,13 @@
 #   make bench DATA=PATH [CASES=a9a,letter] [ONLY=marginflow,scikit-learn-intelex] [REPEATS=3] [RESUME=1] [ROWS=2000]
 #   make bench-batch DATA=PATH
 #   make bench-truth [MINUTES=60] [ONLY=linear,phoneme] [JOBS=2] [RESUME=1] [REUSE_PEER=1] [BASELINE=1]
+#   make bench-truth-libsvm [MINUTES=60] [JOBS=2]    LIBSVM's answers alone, in advance, for REUSE_PEER=1
 #   make bench-report            docs/performance.md from the JSON lines
 BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-batch bench-truth bench-report
+.PHONY: bench bench-batch bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -30,6 +31,9 @@ bench-truth: .env-bench/ready
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(RESUME),--resume) $(if $(REUSE_PEER),--reuse-peer) \
 		$(if $(BASELINE),--baseline); \
 	status=$$?; $(if $(ONLY),,$(BENCH_PYTHON) -m benchmarks report &&) exit $$status
+
+bench-truth-libsvm: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks.truth --libsvm-only $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JOBS),--jobs $(JOBS))
 
 bench-report: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks report

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
+import time
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
+
+POLL_SECONDS = 0.2
+
 
 class WorkerEnded(Exception):
     """The object was not made, failed, or was ended at its time limit; the text says which."""
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Processor time of a process so far; one that is gone uses none, and its connection says so."""
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def _serve(connection: Connection, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -36,19 +51,30 @@ class Remote:
         self._process.start()
         theirs.close()
 
-    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> dict[str, Any]:
-        """Run a method there; WorkerEnded when it fails, dies or is busy after `timeout` seconds."""
+    def call(
+        self, method: str, *arguments: Any, timeout: float | None = None, cpu_timeout: float | None = None
+    ) -> dict[str, Any]:
+        """Run a method there; WorkerEnded when it fails, dies or is busy after so many seconds, or of its processor."""
         try:
             self._connection.send((method, arguments))
-            if not self._connection.poll(timeout):
+            if not (self._connection.poll(timeout) if cpu_timeout is None else self._poll_cpu(timeout, cpu_timeout)):
                 self.kill()
-                raise WorkerEnded(f"ended after {timeout:.0f} s")
+                raise WorkerEnded(f"ended after {timeout if cpu_timeout is None else cpu_timeout:.0f} s")
             done, result = self._connection.recv()
         except (EOFError, ConnectionError) as error:
             raise WorkerEnded("the process died") from error
         if not done:
             raise WorkerEnded(result)
         return result
+
+    def _poll_cpu(self, timeout: float | None, cpu_timeout: float) -> bool:
+        """Whether there is an answer before the process has used up its processor time."""
+        process = psutil.Process(self._process.pid)
+        start, deadline = _cpu_seconds(process), time.monotonic() + (timeout or math.inf)
+        while not self._connection.poll(POLL_SECONDS):
+            if time.monotonic() > deadline or _cpu_seconds(process) - start > cpu_timeout:
+                return False
+        return True
 
     @property
     def alive(self) -> bool:

@@ -17,6 +17,7 @@ float64: those of the support vectors, and of rows whose score could be an extre
 """
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -117,7 +118,8 @@ class _Outputs:
         self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
         self.support = np.flatnonzero(self.coef)
         self.length = float(np.abs(self.coef).sum())
-        self.exact, self.n_exact = qp.source.exact, 0
+        self.exact: Any = qp.source.exact
+        self.n_exact = 0
         self.values, self.sizes = self._served()
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
@@ -137,7 +139,7 @@ class _Outputs:
         self.n_exact = len(rows)
         return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)
 
-    def _errors(self, rounding: object, terms: float | None = None) -> Floats:
+    def _errors(self, rounding: Any, terms: float | None = None) -> Floats:
         """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
         terms = terms or len(self.support) / 8.0 + 8.0
         errors = EPS * (np.abs(self.values) if self._direct else terms * self.sizes)

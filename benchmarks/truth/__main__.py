@@ -24,6 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, help="problems at once, each on one thread")
     parser.add_argument("--resume", action="store_true", help="go on with the last run")
     parser.add_argument("--reuse-peer", action="store_true", help="take LIBSVM's answers from earlier runs")
+    parser.add_argument("--libsvm-only", action="store_true", help="prepare those answers, without our fits")
     parser.add_argument("--baseline", action="store_true", help="keep the summary as what later runs are compared with")
     parser.add_argument("--lines", type=Path, default=LINES, help="folder of the JSON lines")
     parser.add_argument("--results", type=Path, default=results.DEFAULT, help="folder of the summaries")
@@ -44,8 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run, show and keep the summary; a run of chosen problems is shown only."""
     arguments = _parser().parse_args(argv)
     name = _run_name(arguments)
-    request = run.Request(arguments.lines, name, arguments.minutes, arguments.jobs, arguments.reuse_peer)
+    reuse, libsvm = arguments.reuse_peer, arguments.libsvm_only
+    request = run.Request(arguments.lines, name, arguments.minutes, arguments.jobs, reuse, libsvm)
     run.run(selected(arguments.only), request)
+    if libsvm:
+        return 0
     found = summary(run.lines(arguments.lines, name)) | {"jobs": arguments.jobs}
     print(page.text(found))
     if not arguments.only:

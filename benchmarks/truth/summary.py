@@ -13,6 +13,7 @@ from benchmarks.truth.verdicts import VERDICTS, peer_solved, solved, tellable
 
 Record = dict[str, Any]
 SMALL_ROWS = 500
+LONG_SECONDS = 0.05
 FACTORS = tuple(np.logspace(0, 3, 61).round(4).tolist())
 
 
@@ -35,6 +36,7 @@ def summary(records: Sequence[Record]) -> Record:
         "precision": Counter(r["truth"]["precision"] for r in records if r["truth"]),
         "peer_status": Counter(r["peer"]["status"] for r in records),
         "worst": _worst(records),
+        "core_share": _core_share(records),
     }
 
 
@@ -83,9 +85,9 @@ _SIZES: dict[str, Callable[[Record], bool]] = {
 
 
 def _quantiles(records: Sequence[Record]) -> Record:
-    ratios = [record["ours"]["seconds"] / record["peer"]["seconds"] for record in records]
+    ratios = [record["ours"]["cpu_seconds"] / record["peer"]["cpu_seconds"] for record in records]
     median, high = np.quantile(ratios, [0.5, 0.95]) if ratios else (None, None)
-    seconds = float(np.median([record["ours"]["seconds"] for record in records])) if ratios else None
+    seconds = float(np.median([record["ours"]["cpu_seconds"] for record in records])) if ratios else None
     return {"problems": len(ratios), "median": median, "q95": high, "seconds": seconds}
 
 
@@ -99,8 +101,8 @@ def profile(records: Sequence[Record]) -> Record:
     times = np.array(
         [
             (
-                record["ours"]["seconds"] if solved(record) else np.inf,
-                record["peer"]["seconds"] if peer_solved(record) else np.inf,
+                record["ours"]["cpu_seconds"] if solved(record) else np.inf,
+                record["peer"]["cpu_seconds"] if peer_solved(record) else np.inf,
             )
             for record in records
         ]
@@ -115,6 +117,12 @@ def profile(records: Sequence[Record]) -> Record:
         "ours": [float(v) for v in ours],
         "libsvm": [float(v) for v in theirs],
     }
+
+
+def _core_share(records: Sequence[Record]) -> float | None:
+    """Share of a core that our fits had, median: below 1 the machine was busy with something else."""
+    long = [r["ours"] for r in records if r["ours"]["seconds"] > LONG_SECONDS]
+    return float(np.median([one["cpu_seconds"] / one["seconds"] for one in long])) if long else None
 
 
 def _worst(records: Sequence[Record], keep: int = 10) -> list[Record]:

@@ -11,8 +11,9 @@ from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP, verdicts_of
 from benchmarks.truth.workers import Judge, Libsvm, Ours
 
 Record = dict[str, Any]
-GRACE_SECONDS = 2.0  # to read the table; LIBSVM's own clock is judged by `verdicts.peer_solved`
-HUNG_SECONDS = 60.0  # our time limit is the solver's to keep; a minute is no answer
+GRACE_SECONDS = 2.0  # to read the table; the solver's own clock is judged by `verdicts.solved`
+HUNG_SECONDS = 60.0  # our time limit is the solver's to keep; a minute of the processor is no answer
+STRETCH = 20.0  # wall seconds per second of the processor after which a process is taken for asleep
 START_SECONDS = 600.0  # compiling everything afresh
 
 
@@ -23,12 +24,13 @@ class Served:
         self._make = make
         self._remote: Remote | None = None
 
-    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Record:
+    def call(self, method: str, *arguments: Any, cpu_timeout: float | None = None) -> Record:
         """Call the worker; loading and compiling are on nobody's clock."""
         if self._remote is None or not self._remote.alive:
             self._remote = Remote(self._make)
             self._remote.call("ready", timeout=START_SECONDS)
-        return self._remote.call(method, *arguments, timeout=timeout)
+        timeout = None if cpu_timeout is None else STRETCH * cpu_timeout
+        return self._remote.call(method, *arguments, timeout=timeout, cpu_timeout=cpu_timeout)
 
     def close(self) -> None:
         """End the process."""
@@ -51,10 +53,9 @@ class Lane:
     def run(self, problem: Problem) -> Record:
         """The record of one problem, with its verdicts; `peer` says whether it is `fresh`."""
         ours = _answer(self._ours, problem, HUNG_SECONDS)
-        record: Record = {"case": problem.key, **{name: ours.pop(name) for name in ("n", "p") if name in ours}}
         beta = ours.pop("beta", None)
-        record |= {"ours": ours, "truth": self._truth(problem, beta), "peer": self._peer(problem, ours.get("digest"))}
-        record["bounded"] = self._judge.call("bounded", problem)["bounded"]
+        record: Record = {"case": problem.key, "ours": ours, "truth": self._truth(problem, beta)}
+        record |= self.libsvm(problem)
         return self._judged(record, lambda: self._truth(problem, beta, finest=True))
 
     def _judged(self, record: Record, finest: Callable[[], Record | None]) -> Record:
@@ -68,18 +69,22 @@ class Lane:
     def _truth(self, problem: Problem, beta: Any, finest: bool = False) -> Record | None:
         return None if beta is None else self._judge.call("truth", problem, beta, finest)
 
-    def _peer(self, problem: Problem, digest: str | None) -> Record:
-        """LIBSVM's time and truth, from an earlier run where the numbers of the problem were the same."""
+    def libsvm(self, problem: Problem) -> Record:
+        """What is known of the problem, and LIBSVM's time and truth as `peer`.
+
+        Those of an earlier run are taken where the numbers of the problem were the same.
+        """
+        facts = self._judge.call("facts", problem)
         known = self._peers.get(problem.key)
-        if known and known["digest"] == digest:
-            return known | {"fresh": False}
+        if known and known["digest"] == facts["digest"]:
+            return facts | {"peer": known | {"fresh": False}}
         peer = _answer(self._libsvm, problem, LIMIT_SECONDS + GRACE_SECONDS)
         truth = self._truth(problem, peer.pop("beta", None))
-        return peer | {"truth": truth, "digest": digest, "fresh": True}
+        return facts | {"peer": peer | {"truth": truth, "digest": facts["digest"], "fresh": True}}
 
 
-def _answer(served: Served, problem: Problem, timeout: float) -> Record:
+def _answer(served: Served, problem: Problem, limit: float) -> Record:
     try:
-        return served.call("fit", problem, timeout=timeout)
+        return served.call("fit", problem, cpu_timeout=limit)
     except WorkerEnded as ended:
-        return {"status": str(ended), "seconds": timeout}
+        return {"status": str(ended), "seconds": limit, "cpu_seconds": limit}

@@ -18,6 +18,8 @@ from benchmarks.truth.program import COEF0, DEGREE, Program, kernel_values, prog
 CACHE_MB = 500
 PEER_STEPS = 3_000_000
 SHORT_SECONDS, REPEATS = 0.05, 3
+LEAST_SHARE, IDLE_SHARE = 0.1, 0.95
+ATTEMPTS, ENOUGH = 3, 0.9  # of the limit, that a fit must have had before it is called unsolved
 HUGE = 1e300  # a box that squared hinge never meets
 WARM_ROWS = (40, 600)
 
@@ -48,7 +50,8 @@ class Ours:
 
         warnings.simplefilter("ignore")
         self._svc = SVC
-        self._warm()
+        self._share = 1.0
+        self._watch(_timed(self._warm)[0])
 
     def _warm(self) -> None:
         rng = np.random.default_rng(0)
@@ -73,14 +76,29 @@ class Ours:
             coef0=COEF0 if program.kernel == "poly" else 0.0,
             loss=program.loss,
             tol=TOL,
-            time_limit=LIMIT_SECONDS,
+            time_limit=LIMIT_SECONDS / self._share,
             cache_size=CACHE_MB,
         )
+
+    def _fitted(self, program: Program) -> tuple[dict[str, float], Any]:
+        """Fit, again where the clock ran out while others had the processor."""
+        for _ in range(ATTEMPTS):
+            times, model = _timed(lambda: self._model(program).fit(program.X, program.y, program.weights))
+            self._watch(times)
+            if str(model.status_[0]) != "time_limit" or times["cpu_seconds"] > ENOUGH * LIMIT_SECONDS:
+                break
+        return times, model
+
+    def _watch(self, times: dict[str, float]) -> None:
+        """Follow the share of a core that this process gets: the limit means seconds of the processor."""
+        if times["seconds"] > SHORT_SECONDS:
+            share = min(1.0, max(LEAST_SHARE, times["cpu_seconds"] / times["seconds"]))
+            self._share += 0.3 * ((1.0 if share > IDLE_SHARE else share) - self._share)
 
     def fit(self, problem: Problem) -> dict[str, Any]:
         """Seconds, status, what the certificate claims, and beta."""
         program = program_of(problem)
-        times, model = _timed(lambda: self._model(program).fit(program.X, program.y, program.weights))
+        times, model = self._fitted(program)
         certificate = model.certificate_[0]
         names = ("primal", "dual", "kkt_gap", "infeasibility", "uncertainty", "bar")
         claims = {name: getattr(certificate, name, 0.0) for name in names}
@@ -90,9 +108,6 @@ class Ours:
             "claims": {name: None if value is None else float(value) for name, value in claims.items()},
             "steps": int(model.n_iter_[0]),
             "plan": str(model.plan_),
-            "digest": program.digest(),
-            "n": len(program.y),
-            "p": program.X.shape[1],
             "beta": _beta(model, len(program.y)),
         }
 
@@ -145,6 +160,8 @@ class Judge:
         """Answer once loaded."""
         return {}
 
-    def bounded(self, problem: Problem) -> dict[str, Any]:
-        """Whether the problem has a least value for certain."""
-        return {"bounded": judge.bounded(program_of(problem))}
+    def facts(self, problem: Problem) -> dict[str, Any]:
+        """Shape and name of the numbers, and whether the problem has a least value for certain."""
+        program = program_of(problem)
+        n, p = program.X.shape
+        return {"n": n, "p": p, "digest": program.digest(), "bounded": judge.bounded(program)}

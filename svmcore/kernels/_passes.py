@@ -15,7 +15,15 @@ from numba.extending import intrinsic
 from svmcore._numba import njit_fused
 from svmcore.points import Floats, Moments
 
-__all__ = ["EXP_FLOAT32", "LARGEST_FLOAT32", "exp_of_differences", "exp_of_distances", "exp_pass", "float64_pass"]
+__all__ = [
+    "EXP_FLOAT32",
+    "LARGEST_FLOAT32",
+    "centred_powers",
+    "exp_of_differences",
+    "exp_of_distances",
+    "exp_pass",
+    "float64_pass",
+]
 
 STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
 EXP_FLOAT32 = 1.5 * 2.0**-24  # bound of the relative error of `_exp`: 1.432 units over all float32 from -87 to 0
@@ -147,6 +155,45 @@ def _exp(x):  # type: ignore[no-untyped-def]
     p = p * r * r + r + np.float32(1.0)
     bits = np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23))
     return p * bits.view(np.float32)
+
+
+def centred_powers(G: Floats, gamma: float, a: Floats, b: Floats, A: float, degree: int, out: Floats) -> None:
+    """Write the centred polynomial of products `G`: g h(T, S) + a D of `svmcore.kernels.centred`."""
+    _centred_powers(G, gamma, a, b, A, degree, out, _complete(b + A, A, degree), _complete(a + A, A, degree))
+
+
+def _complete(x: Floats, A: float, degree: int) -> Floats:
+    """h_n(x, A) (degree, m) for n = 0 ... degree - 1."""
+    h, power = np.ones((max(1, degree), len(x))), 1.0
+    for n in range(1, degree):
+        power *= A
+        h[n] = x * h[n - 1] + power
+    return h
+
+
+@njit_fused
+def _centred_powers(G, gamma, a, b, A, degree, out, h_t, h_s):  # type: ignore[no-untyped-def]
+    n, m = G.shape
+    row, S, T = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
+    H, D, power = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
+    for i in range(n):
+        source, target, s, x = G[i], out[i], A + a[i], a[i]
+        for j in range(m):
+            row[j] = gamma * source[j]
+        for j in range(m):
+            S[j] = s + b[j]
+            T[j] = S[j] + row[j]
+            H[j], D[j], power[j] = 1.0, 0.0, 1.0
+        for k in range(1, degree):
+            h, first = h_t[k - 1], h_s[k - 1, i]
+            for j in range(m):
+                power[j] *= S[j]
+                H[j] = T[j] * H[j] + power[j]
+                D[j] = S[j] * D[j] + b[j] * (first + h[j])
+        for j in range(m):
+            row[j] = row[j] * H[j] + x * D[j]
+        for j in range(m):
+            target[j] = row[j]
 
 
 # ---- writing past the caches

@@ -5,7 +5,7 @@ the pairs' mirror images. Ranges start at multiples of `GRAIN`, whoever computes
 """
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from svmcore._byte_products import (
 )
 from svmcore.kernels._sums import sums_of_distances, sums_of_products
 from svmcore.points import Floats, Points, inner_products
-
-if TYPE_CHECKING:
-    from svmcore.kernels.base import Kernel
 
 __all__ = ["GRAIN", "Blocks", "Distances", "Products", "Tiles"]
 
@@ -58,7 +55,7 @@ class Tiles(ABC):
 class Blocks(Tiles):
     """Of any kernel: the values of a tile, then two matrix products."""
 
-    def __init__(self, P: Points, Q: Points, kernel: "Kernel") -> None:
+    def __init__(self, P: Points, Q: Points, kernel: Any) -> None:
         super().__init__(P, Q)
         self.kernel = kernel
 

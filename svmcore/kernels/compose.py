@@ -57,6 +57,20 @@ class Scaled(InnerProductKernel):
         """As the part."""
         return bool(self.kernel.psd)
 
+    @property
+    def is_centred(self) -> bool:  # type: ignore[override]
+        """As the part."""
+        return bool(self.kernel.is_centred)
+
+    def centred(self) -> Kernel:
+        """The same of the centred part."""
+        part = self.kernel.centred()
+        return self if part is self.kernel else Scaled(part, self.scale)
+
+    def at_centre(self, P: Points) -> Floats:
+        """Scale times that of the part."""
+        return np.asarray(self.scale * self.kernel.at_centre(P))
+
     def largest(self, errors: Errors) -> float:
         """Scale times that of the part."""
         return float(self.scale * self.kernel.largest(errors))
@@ -124,6 +138,20 @@ class Sum(_Pair):
     @staticmethod
     def _combine(a: Floats, b: Floats) -> Floats:
         return np.add(a, b, out=a, casting="same_kind")
+
+    @property
+    def is_centred(self) -> bool:  # type: ignore[override]
+        """Whether a part is."""
+        return bool(self.left.is_centred or self.right.is_centred)
+
+    def centred(self) -> Kernel:
+        """The sum of the centred parts."""
+        left, right = self.left.centred(), self.right.centred()
+        return self if left is self.left and right is self.right else Sum(left, right)
+
+    def at_centre(self, P: Points) -> Floats:
+        """The sum of both."""
+        return np.asarray(self.left.at_centre(P) + self.right.at_centre(P))
 
     def largest(self, errors: Errors) -> float:
         """The sum of both."""
@@ -285,4 +313,5 @@ class Conformal(InnerProductKernel):
             off = self.kernel.rounding_within(diagonal).within(self.kernel.largest(diagonal))
             relative = _twice(relative, self.factor.rounding(off, errors.square[side], smallest[side]))
             largest *= self.factor.largest(smallest[side] - off)
-        return Rounding(relative, MORE * part.absolute * largest * (1.0 + relative) + errors.least)
+        least = errors.least * (1.0 + self.kernel.largest(kept))  # of factors that underflow
+        return Rounding(relative, MORE * part.absolute * largest * (1.0 + relative) + 2 * least)

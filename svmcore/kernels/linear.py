@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from svmcore.kernels._passes import float64_pass
-from svmcore.kernels.base import InnerProductKernel
+from svmcore.kernels.base import InnerProductKernel, Kernel
+from svmcore.kernels.centred import CentredLinear
 from svmcore.kernels.rounding import Errors, Rounding
 from svmcore.points import Floats, Moments
 
@@ -22,6 +23,10 @@ class Linear(InnerProductKernel):
 
     name: ClassVar[str] = "linear"
     is_linear: ClassVar[bool] = True
+
+    def centred(self) -> Kernel:
+        """The kernel u'v of centred rows."""
+        return CentredLinear()
 
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
         """X'z = u_x'u_z + o_x + o_z, added in float64."""

@@ -7,7 +7,8 @@ import numpy as np
 
 from svmcore.errors import InputError
 from svmcore.kernels._passes import float64_pass
-from svmcore.kernels.base import InnerProductKernel, check_gamma, check_number
+from svmcore.kernels.base import InnerProductKernel, Kernel, check_gamma, check_number
+from svmcore.kernels.centred import CentredPolynomial
 from svmcore.kernels.rounding import MORE, UNIT64, Errors, Rounding, resolved_gamma
 from svmcore.points import Floats, Moments
 
@@ -39,6 +40,12 @@ class Polynomial(InnerProductKernel):
     def psd(self) -> bool:
         """Positive semi-definite unless a negative constant is raised."""
         return self.coef0 >= 0 or self.degree == 0
+
+    def centred(self) -> Kernel:
+        """The same about the points' centre; a constant is its own."""
+        if self.degree == 0:
+            return self
+        return CentredPolynomial(int(self.degree), resolved_gamma(self.name, self.gamma), float(self.coef0))
 
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:
         """(gamma x'z + coef0)^degree in float64, a few rows at a time."""

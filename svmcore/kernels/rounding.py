@@ -87,6 +87,10 @@ class Errors:
         Bound of the error of x'x of either side.
     along, along_error
         Bounds of u'c and of its error.
+    centre
+        The norm of the centre.
+    sums
+        Relative bound of a sum over the features in float64.
     work
         Unit roundoff of the products' type, in which the kernel's function may go on.
     store
@@ -106,6 +110,8 @@ class Errors:
     square: tuple[float, float]
     along: tuple[float, float]
     along_error: tuple[float, float]
+    centre: float
+    sums: float
     work: float
     store: float
     least: float
@@ -136,6 +142,8 @@ class Errors:
             (left.square_error, right.square_error),
             (left.along, right.along),
             (left.along_error, right.along_error),
+            float(np.linalg.norm(P.centre)),
+            sums,
             work,
             unit_of(dtype),
             tiny_of(dtype),

@@ -1,4 +1,4 @@
-r"""Steps on one or two variables, and the loops of the SMO family around them: one engine for all.
+r"""Steps on two variables, and the loops of the SMO family around them: one engine for all.
 
 Everything is in the signed variables of `svmcore.qp` with lo_i <= beta_i <= hi_i and the scores
 s_i = p_i - (K beta)_i - ridge_i beta_i. A pair step grows beta_i and shrinks beta_j of the same group by the same t:
@@ -14,12 +14,11 @@ import numpy as np
 from svmcore._numba import njit
 
 __all__ = [
-    "coordinate_pass",
+    "FAR",
     "farthest",
     "maximal_pass",
     "next_violator",
     "pair_extremes",
-    "solve_box",
     "solve_pairs",
     "step_pass",
     "sweep_pass",
@@ -159,24 +158,6 @@ def _better_end(ahead, behind, eta, difference):  # type: ignore[no-untyped-def]
 
 
 @njit
-def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyped-def]
-    """Move beta_i alone to its best value; returns the step, infinite, after a far one, where nothing ends it.
-
-    Without curvature, or with a negative one, the best is the end of the box towards which the score points.
-    """
-    ahead, behind = hi[i] - beta[i], beta[i] - lo[i]
-    step = ahead if score > 0.0 else -behind
-    if curvature > 0.0:
-        step = min(max(score / curvature, -behind), ahead)
-    if np.isinf(step):
-        beta[i] += _far(beta) if step > 0.0 else -_far(beta)
-    if np.isinf(step) or step == 0.0:
-        return step
-    beta[i] = hi[i] if step >= ahead else (lo[i] if -step >= behind else beta[i] + step)
-    return step
-
-
-@njit
 def _worst_group(s, up_penalty, low_penalty, best_up, best_low):  # type: ignore[no-untyped-def]
     """(group, i, j, gap) of the group whose scores s_i that may grow and s_j that may shrink are furthest apart."""
     worst, gap, first, second = 0, -np.inf, 0, 0
@@ -228,57 +209,6 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
         _step_and_extremes(s, kind(step), K[i][:q], K[j][:q], up_penalty, low_penalty, best_up, best_low)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
-
-
-@njit
-def _step_and_gain(s, t, k_i, diagonal, up_penalty, low_penalty, best):  # type: ignore[no-untyped-def]
-    """S -= t k_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
-    q = len(s)
-    zero, worst = s.dtype.type(0), np.int32(0)
-    for block in range(len(best)):
-        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
-        score, k, d = s[lo:hi], k_i[lo:hi], diagonal[lo:hi]
-        p, r = up_penalty[lo:hi], low_penalty[lo:hi]
-        largest = np.int32(0)
-        for c in range(hi - lo):
-            x = score[c] - t * k[c]
-            score[c] = x
-            violation = max(max(x - p[c], -x - r[c]), zero)
-            worst = max(worst, np.float32(violation).view(np.int32))
-            largest = max(largest, np.float32(violation * violation / d[c]).view(np.int32))
-        best[block] = largest
-    return np.float64(np.int32(worst).view(np.float32))
-
-
-@njit
-def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-untyped-def]
-    """Greedy coordinate steps on one working set with the box alone (variables in no group); as `solve_pairs`."""
-    q = len(s)
-    kind = s.dtype.type
-    best = np.empty((q + BLOCK - 1) // BLOCK, np.int32)
-    up_penalty, low_penalty, diagonal = np.empty((1, q), s.dtype), np.empty((1, q), s.dtype), np.empty_like(s)
-    for t in range(q):
-        diagonal[t] = max(K[t, t] + ridge[t], TAU)
-        _set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
-    up, low = up_penalty[0], low_penalty[0]
-    gap = _step_and_gain(s, kind(0), K[0][:q], diagonal, up, low, best)
-    n_iter = 0
-    while gap > tol and n_iter < max_iter:
-        block = np.argmax(best)
-        i = block * BLOCK
-        for c in range(block * BLOCK, min((block + 1) * BLOCK, q)):
-            violation = max(max(s[c] - up[c], -s[c] - low[c]), kind(0))
-            if np.float32(violation * violation / diagonal[c]).view(np.int32) == best[block]:
-                i = c
-                break
-        step = coordinate_step(i, np.float64(K[i, i]) + ridge[i], np.float64(s[i]), beta, lo, hi)
-        if np.isinf(step):
-            return n_iter, gap, True
-        s[i] -= kind(step * ridge[i])
-        _set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
-        gap = _step_and_gain(s, kind(step), K[i][:q], diagonal, up, low, best)
-        n_iter += 1
-    return n_iter, gap, False
 
 
 # ---- the textbook's solvers, on all rows of K -----------------------------------------------------------------------
@@ -404,25 +334,3 @@ def sweep_pass(K, shift, start, b, tau, examine_all, limit, arrays):  # type: ig
                 steps += 1
         i = next_violator(i + 1, b, tau, examine_all, arrays)
     return steps, i, b, False
-
-
-@njit
-def coordinate_pass(K, rows, order, diagonal, shift, ridge, lo, hi, beta, s, worst):  # type: ignore[no-untyped-def]
-    """Steps on the variables `order`, column order[r] being K[rows[r]]; returns (worst violation met, steps taken).
-
-    The worst is inf where a step had no end.
-    """
-    steps = 0
-    for r in range(len(order)):
-        k, column = order[r], K[rows[r]]
-        score = s[k]
-        t = coordinate_step(k, diagonal[k] + ridge[k], score, beta, lo, hi)
-        if np.isinf(t):
-            return np.inf, steps
-        if t != 0.0:
-            steps += 1
-            worst = max(worst, abs(score))
-            for i in range(len(s)):
-                s[i] -= t * (np.float64(column[i]) + shift)
-            s[k] -= t * ridge[k]
-    return worst, steps

@@ -23,6 +23,7 @@ from svmcore.solvers._interior_systems import Dense, Floats, LowRank, System
 
 __all__ = ["Answer", "Dense", "LowRank", "minimise"]
 
+Step: TypeAlias = tuple[Floats, Floats, Floats, Floats]
 Status: TypeAlias = Literal["converged", "stopped", "stalled", "infeasible"]
 
 MOST_PASSES = 200
@@ -30,6 +31,8 @@ SHORTEST = 1e-7  # two steps shorter than this, passes on end, lead nowhere
 PATIENCE = 8
 TO_THE_WALL = 0.995
 FLAT = 1e-3  # share of tol below which a multiplier counts as this share of tol in the matrix
+ACCURACY = 1e-2  # share of tol to which the equations of a step are solved
+LEAST_PROXIMAL, MOST_PROXIMAL = 1e-13, 1e-9  # shares of K's mean diagonal
 FAR = 1e8  # radius of the data over a margin that is proved smaller: nothing separates them
 
 
@@ -85,8 +88,8 @@ def minimise(
     >>> answer.status, answer.beta.round(3) + 0.0
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
-    arrays = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
-    whole = Program(system, *arrays, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
+    p, lo, hi, ridge = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
+    whole = Program(system, p, lo, hi, ridge, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
     moving = whole.lo < whole.hi
     fixed = np.where(moving, 0.0, whole.lo)
     program = whole if moving.all() else whole.fixed_out(moving, fixed)
@@ -125,6 +128,7 @@ class _Descent:
     def __init__(self, program: Program, tol: float, stops: Callable[[], bool] | None) -> None:
         self.program, self.tol, self.stops = program, tol, stops or (lambda: False)
         self.polish = Polish(program, tol)
+        self.proximal, self._goal = 0.0, ACCURACY * tol
 
     def run(self, start: Floats | None) -> tuple[Floats, int, Status]:
         """Pass by pass; the best snapped point, the passes taken, how it ended."""
@@ -132,19 +136,25 @@ class _Descent:
             return np.zeros(0), 0, "converged"
         if start is not None and self.polish.from_point(start):
             return self.polish.best.beta, 0, "converged"
+        if not self.program.system.is_convex:
+            return self.polish.best.beta, 0, "stalled"
         at, idle = _first(self.program), 0
         for n_iter in range(MOST_PASSES):
-            ended = self._ended(at, idle)
+            residual = self.dual_residual(at)
+            ended = self._ended(at, residual, idle)
+            if ended == "infeasible":  # the way out itself, which anybody can check
+                beta = self.program.clip(at.beta)
+                return self.program.with_sums(beta, self.program.scores(beta)), n_iter, ended
             if ended is not None:
                 return self.polish.best.beta, n_iter, ended
             try:
-                idle = 0 if self._pass(at) > SHORTEST else idle + 1
+                idle = 0 if self._pass(at, residual) > SHORTEST else idle + 1
             except np.linalg.LinAlgError:  # not a number in the matrix
                 return self.polish.best.beta, n_iter, "stalled"
         return self.polish.best.beta, MOST_PASSES, "stalled"
 
-    def _ended(self, at: Iterate, idle: int) -> Status | None:
-        if self.polish.from_iterate(at.beta, at.t, at.z, at.b, self.dual_residual(at)):
+    def _ended(self, at: Iterate, residual: Floats, idle: int) -> Status | None:
+        if self.polish.from_iterate(at.beta, at.t, at.z, at.b, residual):
             return "converged"
         if self.stops():
             return "stopped"
@@ -157,30 +167,52 @@ class _Descent:
         """Scores less what the multipliers account for (n,)."""
         return self.program.scores(at.beta) - self.program.members @ at.b + at.z[0] - at.z[1]
 
-    def _pass(self, at: Iterate) -> float:
+    def _pass(self, at: Iterate, residual: Floats) -> float:
         """One predictor and corrector, in place; the longer of the two step lengths."""
-        residual, mu = self.dual_residual(at), at.mu
+        mu = at.mu
         sums = self.program.sums - at.beta @ self.program.members
-        floor = np.maximum(at.z, FLAT * self.tol) * at.held
-        newton = Newton(self.program, self.program.ridge + (floor / at.t).sum(axis=0))
-        dx, db, dt, dz = _direction(newton, at, residual, sums, 0.0, 0.0)
+        newton, (dx, db, dt, dz) = self._predictor(at, residual, sums)
         primal, dual = _lengths(at, dt, dz)
         ahead = ((at.t + primal * dt) * (at.z + dual * dz) * at.held).sum() / max(at.held.sum(), 1)
         sigma = (ahead / mu) ** 3 if mu > 0 else 0.0
-        dx, db, dt, dz = _direction(newton, at, residual, sums, sigma * mu, dt * dz)
+        dx, db, dt, dz, _ = _direction(newton, at, residual, sums, sigma * mu, dt * dz, self._goal)
         primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, dt, dz))
         _move(self.program, at, primal, dual, dx, db, dt, dz)
         return max(primal, dual)
 
+    def _predictor(self, at: Iterate, residual: Floats, sums: Floats) -> tuple[Newton, Step]:
+        """Newton's matrix and its step towards t z = 0; D is raised while rounding spoils it and more D helps."""
+        newton, step, error = self._attempt(at, residual, sums)
+        while error > max(0.1 * self.tol, 0.01 * np.abs(residual).max()) and self.proximal < MOST_PROXIMAL:
+            before, self.proximal = self.proximal, max(100.0 * self.proximal, LEAST_PROXIMAL)
+            again = self._attempt(at, residual, sums)
+            if not again[2] < 0.5 * error:
+                self.proximal = before
+                break
+            newton, step, error = again
+        return newton, step
+
+    def _attempt(self, at: Iterate, residual: Floats, sums: Floats) -> tuple[Newton, Step, float]:
+        """Newton's matrix, its step, and what is left of the residual.
+
+        Multipliers count as a thousandth of tol at least, and D as a share of K: proximal terms, which slow the steps
+        along which K is flat and change nothing at their end.
+        """
+        floor = np.maximum(at.z, FLAT * self.tol) * at.held
+        D = self.program.ridge + (floor / at.t).sum(axis=0)
+        newton = Newton(self.program, np.maximum(D, self.proximal * float(self.program.curvature.mean())))
+        dx, db, dt, dz, error = _direction(newton, at, residual, sums, 0.0, 0.0, self._goal)
+        return newton, (dx, db, dt, dz), error
+
 
 def _direction(
-    newton: Newton, at: Iterate, residual: Floats, sums: Floats, target: float, second: Floats | float
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Newton's direction towards t z = target - second on every bound."""
+    newton: Newton, at: Iterate, residual: Floats, sums: Floats, target: float, second: Floats | float, goal: float
+) -> tuple[Floats, Floats, Floats, Floats, float]:
+    """Newton's direction towards t z = target - second on every bound, and the error of its first equation."""
     pull = ((target - second) / at.t - at.z) * at.held
-    dx, db, _ = newton.solve(residual + pull[0] - pull[1], sums)
+    dx, db, error = newton.solve(residual + pull[0] - pull[1], sums, goal)
     dt = np.stack([dx, -dx]) * at.held
-    return dx, db, dt, pull - at.z / at.t * dt
+    return dx, db, dt, pull - at.z / at.t * dt, error
 
 
 def _lengths(at: Iterate, dt: Floats, dz: Floats) -> tuple[float, float]:
@@ -215,9 +247,8 @@ def _first(program: Program) -> Iterate:
     lo, hi = program.lo, program.hi
     held = np.stack([np.isfinite(lo), np.isfinite(hi)])
     width = np.where(held.all(axis=0), hi - lo, np.inf)
-    scale = program.score_scale
+    scale, low = program.score_scale, held[0] & (~held[1] | (np.abs(lo) <= np.abs(hi)))
     step = np.minimum(scale / float(program.curvature.mean()), width / 2)
-    low = held[0] & (~held[1] | (np.abs(lo) <= np.abs(hi)))
     beta = np.where(low, lo + step, np.where(held[1], hi - step, 0.0))
     far = np.where(np.isfinite(width), width - step, 1.0)
     t = np.where(held, np.stack([np.where(low, step, far), np.where(low, far, step)]), 1.0)

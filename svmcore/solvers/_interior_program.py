@@ -1,7 +1,7 @@
-"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
+r"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
 
-.. math::  \\min_\\beta \\; \\tfrac12 \\beta'K\\beta + \\tfrac12 \\sum_v r_v \\beta_v^2 - p'\\beta, \\quad
-           l \\le \\beta \\le u, \\quad \\sum_{v \\in g} \\beta_v = d_g \\text{ for each group } g.
+.. math::  \min_\beta \; \tfrac12 \beta'K\beta + \tfrac12 \sum_v r_v \beta_v^2 - p'\beta, \quad
+           l \le \beta \le u, \quad \sum_{v \in g} \beta_v = d_g \text{ for each group } g.
 
 With scores s = p - K beta - r beta, group multipliers b and z_l, z_u >= 0 of the bounds: s = A'b - z_l + z_u.
 """
@@ -52,19 +52,21 @@ class Program:
 
     @cached_property
     def score_scale(self) -> float:
-        """Size of the scores near the answer: that of p, or what betas with the given sums make of K."""
+        """Size of the scores near the answer: at the point of the box next to zero, or at betas with the given sums."""
         typical = float(np.abs(self.sums).sum()) / max(self.n, 1)
-        return max(float(np.abs(self.p).max(initial=0.0)), typical * float(self.curvature.mean())) or 1.0
+        nearest = self.scores(self.clip(np.zeros(self.n)))
+        return max(float(np.abs(nearest).max(initial=0.0)), typical * float(self.curvature.mean())) or 1.0
 
     def scores(self, beta: Floats) -> Floats:
         """P - K beta - ridge beta (n,)."""
         return self.p - self.system.times(beta) - self.ridge * beta
 
     def residuals(self, beta: Floats) -> Floats:
-        """d_g - sum_g beta (k,), summed exactly."""
+        """d_g - sum_g beta (k,), summed in extended precision."""
         held = self.members.any(axis=0)
-        exact = [d - math.fsum(beta[self.codes == g]) for g, d in enumerate(self.sums)]
-        return np.where(held, exact, 0.0)
+        wide = beta.astype(np.longdouble)
+        error = [float(d - wide[self.codes == g].sum()) for g, d in enumerate(self.sums)]
+        return np.where(held, error, 0.0)
 
     def sums_hold(self, beta: Floats) -> bool:
         """Whether the sums are right to 1e-12 of the sum of the absolute values."""
@@ -97,8 +99,8 @@ class Program:
 
     def rows(self, keep: Floats) -> "Program":
         """The same for the variables `keep` (n,) bool alone, as if the others were zero."""
-        part = (field[keep] for field in (self.p, self.lo, self.hi, self.ridge, self.codes))
-        return Program(self.system.rows(keep), *part, self.sums)
+        p, lo, hi, ridge, codes = (field[keep] for field in (self.p, self.lo, self.hi, self.ridge, self.codes))
+        return Program(self.system.rows(keep), p, lo, hi, ridge, codes, self.sums)
 
     def with_sums(self, beta: Floats, scores: Floats) -> Floats:
         """`beta` (n,) with the sums repaired to rounding: the variables that it costs least move, room permitting."""
@@ -113,7 +115,7 @@ class Program:
 def _shift(program: Program, beta: Floats, scores: Floats, group: Floats, error: float) -> None:
     """Move variables of `group` until their sum has grown by `error`, in place.
 
-    A free variable takes it if one has the room: its equals have the same score. Else in the order of what moving costs.
+    A free variable takes it if one has the room: its equals have the same score. Else by what moving costs.
     """
     for _ in range(4):
         if abs(error) <= SUM_ERROR * np.abs(beta[group]).sum():
@@ -157,10 +159,13 @@ class Newton:
         y = self.schur @ (self.A @ x - e)
         return x - y @ self.solved, y
 
-    def solve(self, r: Floats, e: Floats) -> tuple[Floats, Floats, float]:
-        """The steps dx (n,) and dy (k,), and the largest residual that is left in the first equation."""
+    def solve(self, r: Floats, e: Floats, goal: float = 0.0) -> tuple[Floats, Floats, float]:
+        """The steps dx (n,) and dy (k,), and the largest residual that is left in the first equation.
+
+        Refined while that pays and the residual is above `goal`.
+        """
         x, y = self._once(r, e)
-        best, error, goal = (x, y), np.inf, 1e-14 * np.abs(r).max(initial=0.0)
+        best, error, goal = (x, y), np.inf, max(goal, 1e-14 * float(np.abs(r).max(initial=0.0)))
         for _ in range(REFINEMENTS):
             left = r - self.system.times(x) - self.D * x - y @ self.A
             before, now = error, float(np.abs(left).max())

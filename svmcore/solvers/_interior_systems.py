@@ -4,6 +4,7 @@ Neither knows boxes, groups or steps. A factor is a good approximation and not t
 against `times` by who asks (`_interior_steps`).
 """
 
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -17,6 +18,10 @@ Floats: TypeAlias = NDArray[Any]
 BLOCK_ROWS = 4096  # of G in one step of the normal matrix; small enough for the caches, large enough for BLAS
 SPREAD = 1.5  # most pivots eliminated last, as a multiple of the rank
 SMALL_PIVOT = 1e-5  # a D_i below this share of the mean of K's diagonal is eliminated last
+NEAR = 0.05  # trace of K - GG' as a share of the smallest D, where G stands for K in a factor
+NARROW = 0.4  # columns of such a G as a share of n: above, the dense factor is as fast
+WORTH_PIVOTS = 200  # variables from which on such a G is looked for
+EPS = float(np.finfo(np.float64).eps)
 NEGLIGIBLE = 1e-4  # sum of K_ii / D_i over the variables that a dense factor treats as uncoupled
 
 
@@ -38,6 +43,10 @@ class System(Protocol):
     def factorise(self, D: Floats, border: Floats) -> Factor:
         """Factor of K + border border' + diag D, for `D` (n,) positive and `border` (n, k)."""
 
+    @property
+    def is_convex(self) -> bool:
+        """Whether K is positive semidefinite up to rounding."""
+
     def rows(self, keep: Any) -> "System":
         """The same on some of the variables, given as a mask or as indices."""
 
@@ -52,6 +61,7 @@ class LowRank:
     def __init__(self, G: Floats) -> None:
         self.G = np.ascontiguousarray(G, dtype=np.float64)
         self.diagonal = np.einsum("ij,ij->i", self.G, self.G)
+        self.is_convex = True
 
     def times(self, beta: Floats) -> Floats:
         """Product G (G' beta) (n,)."""
@@ -80,11 +90,11 @@ def normal_matrix(G: Floats, weights: Floats) -> Floats:
 
 
 class LowRankFactor:
-    """Woodbury's formula for all variables but those of the smallest D, which are eliminated last and by QR.
+    r"""Woodbury's formula for all variables but those of the smallest D, which are eliminated last and by QR.
 
     With F the few smallest D (the free variables of a late iterate), B the rest and M = I + G_B' D_B^-1 G_B = L L',
 
-    .. math::  (D_F + E'E) x_F = r_F - G_F M^{-1} t, \\quad E = L^{-1} G_F', \\quad t = G_B' D_B^{-1} r_B, \\quad
+    .. math::  (D_F + E'E) x_F = r_F - G_F M^{-1} t, \quad E = L^{-1} G_F', \quad t = G_B' D_B^{-1} r_B, \quad
                x_B = D_B^{-1} (r_B - G_B M^{-1} (t + G_F' x_F)).
 
     Woodbury alone divides a difference that has lost all its digits by the tiny D_F. E'E + D_F is never formed: its
@@ -154,11 +164,36 @@ class LowRankFactor:
 
 
 class Dense:
-    """A square K (n, n), float64; n^3 / 3 a factor, less once most variables sit at a bound."""
+    """A square K (n, n), float64; n^3 / 3 a factor, less where a narrow G with GG' near K will do.
+
+    A pivoted Cholesky factor of K, made once, tells by the diagonal it leaves how far each prefix of its columns is
+    from K: polynomials of few features are one of low rank, and next to a large D so is nearly every kernel.
+    """
 
     def __init__(self, K: Floats) -> None:
         self.K = np.asarray(K, dtype=np.float64)
         self.diagonal = self.K.diagonal().copy()
+
+    @cached_property
+    def pivoted(self) -> tuple[Floats, Floats]:
+        """G (n, r) with GG' = K up to rounding, and the trace (r + 1,) of what each prefix leaves."""
+        n, largest = len(self.K), float(np.abs(self.diagonal).max(initial=0.0))
+        L, pivots, rank, _ = linalg.lapack.dpstrf(self.K.T, tol=n * EPS * largest, lower=1)
+        G = np.zeros((n, rank))
+        G[pivots - 1] = np.tril(L)[:, :rank]
+        kept = np.concatenate([[0.0], np.cumsum(np.einsum("ij,ij->j", G, G))])
+        rounding = n * float(np.abs(self._image(G)).max(initial=0.0)) + n * EPS * largest
+        return G, np.maximum(kept[-1] - kept, 0.0) + rounding
+
+    def _image(self, G: Floats) -> Floats:
+        """What K - GG' makes of a vector of signs (n,), each entry over the root of n: an error of one entry of K."""
+        signs = np.where(np.random.default_rng(0).random(len(G)) < 0.5, -1.0, 1.0)
+        return (self.K @ signs - G @ (signs @ G)) / np.sqrt(max(len(G), 1))
+
+    @cached_property
+    def is_convex(self) -> bool:
+        """Whether K is positive semidefinite, as far as values rounded to float32 would show."""
+        return bool(np.abs(self._image(self.pivoted[0])).max(initial=0.0) <= 1e-5 * np.abs(self.diagonal).max())
 
     def times(self, beta: Floats) -> Floats:
         """Product K beta (n,)."""
@@ -169,8 +204,13 @@ class Dense:
         index = np.flatnonzero(keep) if np.asarray(keep).dtype == bool else keep
         return Dense(self.K[np.ix_(index, index)])
 
-    def factorise(self, D: Floats, border: Floats) -> "DenseFactor":
+    def factorise(self, D: Floats, border: Floats) -> Factor:
         """Factor of K + border border' + diag D."""
+        if len(D) >= WORTH_PIVOTS:
+            G, left = self.pivoted
+            rank = int(np.searchsorted(-left, -NEAR * float(D.min())))
+            if rank <= NARROW * len(D):
+                return LowRankFactor(LowRank(G[:, :rank]), D, border)
         return DenseFactor(self.K, D, border)
 
 
@@ -187,12 +227,12 @@ class DenseFactor:
         n_apart = int(np.searchsorted(np.cumsum(share[order]), NEGLIGIBLE))
         self.coupled, self.apart = np.sort(order[n_apart:]), order[:n_apart]
         self.apart_diagonal = (full + D)[self.apart]
+        self.scale = 1.0 / np.sqrt(np.maximum((full + D)[self.coupled], np.finfo(float).tiny))
         H = K[np.ix_(self.coupled, self.coupled)] if n_apart else K.copy()
         H += border[self.coupled] @ border[self.coupled].T
-        H.flat[:: len(H) + 1] += D[self.coupled]
-        self.scale = 1.0 / np.sqrt(np.maximum(H.diagonal(), np.finfo(float).tiny))
         H *= self.scale
         H *= self.scale[:, None]
+        H.flat[:: len(H) + 1] = 1.0
         self.L = cholesky(H)
 
     def solve(self, r: Floats) -> Floats:
@@ -220,8 +260,5 @@ def cholesky(M: Floats) -> Floats:
 
 def _smallest(D: Floats, count: int, below: float) -> Any:
     """Indices of the `count` smallest of `D` (n,), those `below` a bound only."""
-    if len(D) > count:
-        index = np.argpartition(D, count - 1)[:count]
-    else:
-        index = np.arange(len(D))
+    index = np.argpartition(D, count - 1)[:count] if len(D) > count else np.arange(len(D))
     return index[D[index] < below]

@@ -32,14 +32,14 @@ class Auto(Solver):
 
     def resolved(self, kernel: Any, n_features: int, loss: Loss, bias: Bias, hard_margin: bool = False) -> Solver:
         """The solver for rows of `n_features` under `kernel`, with the same tol, max_iter and time_limit."""
-        limits = {"tol": self.tol, "max_iter": self.max_iter, "time_limit": self.time_limit}
+        limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "time_limit": self.time_limit}
         few = kernel.is_linear and n_features <= RANK
         chosen = InteriorPoint(**limits) if few else SMO(**limits)
         chosen.admits(loss, bias, kernel, hard_margin)
         return chosen
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
-        limits = {"tol": self.tol, "time_limit": self.time_limit}
+        limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
         pairs = SMO(max_iter=self.max_iter, **limits)
         if qp.source.rank is None or qp.source.rank > RANK or not qp.source.psd:
             return pairs._solve(qp, beta, score, monitor, n_iter)

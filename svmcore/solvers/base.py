@@ -29,7 +29,7 @@ __all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "line
 SLACK = 1.05  # converged means kkt_gap + uncertainty <= 1.05 tol
 RESOLUTION = 0.005  # of tol: scores that decide are known to this
 POLISHES = 8  # how often a claim may be refuted before the solve counts as stalled
-HULL_DISTANCE = 1e-9  # relative, see `Solver.separates`
+HULL_DISTANCE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # relative, see `Solver.separates`
 
 
 class ConvergenceWarning(UserWarning):
@@ -267,22 +267,25 @@ class Solver(Plugin, ABC):
 
     def _earned(self, qp: SignedQP, outcome: Outcome, found: Evaluation, gap: float) -> Status:
         """The status that the proof allows: none is worse than what was reached, INFEASIBLE only where it shows."""
-        if outcome.status is Status.INFEASIBLE and self.separates(qp, outcome.beta, found.norm2):
+        if outcome.status is Status.INFEASIBLE and self.separates(qp, outcome.beta, found.norm2, proved=True):
             return Status.STALLED
         return outcome.status
 
     @staticmethod
-    def separates(qp: SignedQP, beta: Floats, norm2: float) -> bool:
+    def separates(qp: SignedQP, beta: Floats, norm2: float, proved: bool = False) -> bool:
         """Whether variables without bound may still have a minimum, from beta and its ||w||^2.
 
         Without one, beta grows along a direction with w = 0 and p'beta > 0. For a hard margin 4 ||w||^2 / (p'beta)^2
-        is the squared distance of two points of the classes' hulls. Relative to max K_vv.
+        is the squared distance of two points of the classes' hulls. Relative to max K_vv, as far as the values tell
+        that were served, or, where `norm2` is `proved`, float64.
         """
         hard = qp.unbounded
         total = float(np.abs(qp.p * beta)[hard].sum())
         if not hard.any() or total == 0.0 or total < 0.5 * float(np.abs(qp.p * beta).sum()):
             return True
-        return 4.0 * norm2 / total**2 >= HULL_DISTANCE * float(qp.diagonal[hard].max())
+        exact = proved and qp.source.exact is not None
+        nearest = HULL_DISTANCE[np.dtype(np.float64) if exact else qp.source.dtype]
+        return 4.0 * norm2 / total**2 >= nearest * float(qp.diagonal[hard].max())
 
     def _warn(self, outcome: Outcome, found: Evaluation) -> None:
         if outcome.status is not Status.CONVERGED and self.solves.certifies:

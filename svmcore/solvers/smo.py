@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from svmcore.monitor import Monitor
-from svmcore.passes.pairs import solve_box, solve_pairs
+from svmcore.passes.coordinates import solve_box
+from svmcore.passes.pairs import solve_pairs
 from svmcore.passes.working_set import place_strip
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
@@ -155,12 +156,8 @@ class SMO(Solver):
             return beta, n_iter
         rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
         codes = None if qp.groups.codes is None else qp.groups.codes[rows]
-        part = SignedQP(
-            qp.source.take(rows),
-            *(values[rows] for values in (qp.p, qp.lo, qp.hi, qp.ridge)),
-            groups=Groups(qp.groups.sums, codes),
-            shift=qp.shift,
-        )
+        p, lo, hi, ridge = (values[rows] for values in (qp.p, qp.lo, qp.hi, qp.ridge))
+        part = SignedQP(qp.source.take(rows), p, lo, hi, ridge, Groups(qp.groups.sums, codes), shift=qp.shift)
         rough = dataclasses.replace(self, tol=max(10 * self.tol, 1e-2))
         found = rough._solve(part, np.zeros(len(rows)), None, monitor, n_iter)
         beta[rows] = found.beta
@@ -236,12 +233,13 @@ class _Rounds:
         self.n_iter += steps
         self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
         finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
-        if finish and self.qp.source.dtype == np.float64:
-            self._finish(idx, part)
+        rounded = self.qp.source.dtype == np.float32 and self.qp.source.exact is not None
+        if finish and not rounded:
+            unbounded |= self._finish(idx, part)
         self.state.apply(idx, part.beta)
         if unbounded:
             return Status.INFEASIBLE
-        if finish and self.qp.source.dtype == np.float32:
+        if finish and rounded:
             return Status.STALLED  # rounded values may have no minimum where the exact ones do: on with finer ones
         if steps == 0 and self.wide:
             return Status.STALLED
@@ -265,8 +263,11 @@ class _Rounds:
         left = self.solver.steps_left(self.n_iter)
         return len(idx) <= DIRECT and self.qp.source.psd and left > 0 and not self._stops()
 
-    def _finish(self, idx: Floats, part: Part) -> None:
-        """Newton's method on the whole set, its other sums and scores held: changes `part.beta`."""
+    def _finish(self, idx: Floats, part: Part) -> bool:
+        """Newton's method on the whole set, its sums and what is outside held: changes `part.beta`.
+
+        Returns whether the set has no minimum.
+        """
         start = self.state.part(idx)
         K = np.ascontiguousarray(self.working.square[: len(idx), : len(idx)], dtype=np.float64)
         p = start.score + K @ start.beta + start.ridge * start.beta
@@ -278,6 +279,7 @@ class _Rounds:
         self.work, self.crawls = 0.0, True
         if _value(K, p, part, found.beta) < _value(K, p, part, part.beta):
             part.beta[:] = found.beta
+        return found.status == "infeasible"
 
     def _stops(self) -> bool:
         return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None

@@ -1,5 +1,6 @@
 """The judge of bench-truth against closed forms, rational arithmetic and LIBSVM; its rules; the run as a whole."""
 
+import collections
 import json
 import subprocess
 import sys
@@ -223,10 +224,10 @@ def record(**changes):
         "run": "1",
         "n": 150,
         "bounded": True,
-        "ours": {"status": "converged", "seconds": 0.01},
+        "ours": {"status": "converged", "seconds": 0.01, "cpu_seconds": 0.01},
         "claims": claims,
         "truth": truth | {"precision": "float64"},
-        "peer": {"status": "converged", "seconds": 0.02, "truth": dict(truth)},
+        "peer": {"status": "converged", "cpu_seconds": 0.02, "truth": dict(truth)},
     }
     for name, value in changes.items():
         place, *key = name.split("__")
@@ -253,7 +254,7 @@ def record(**changes):
         ({"truth__dual": 9.9999, "claims__dual": 9.9999, "case": "iris/raw/sigmoid/hinge/C=1/equal"}, []),
         ({"ours__status": "stalled"}, ["stalled unjustly", "unsolved"]),
         ({"ours__status": "stalled", "truth__load_centred": 1.0, "peer__truth": None}, ["unsolved"]),
-        ({"ours__seconds": 12.0}, ["late"]),
+        ({"ours__cpu_seconds": 12.0}, ["unsolved", "late"]),
         ({"truth": None}, ["failed", "unsolved"]),
     ],
     ids=lambda value: None if isinstance(value, list) else " ".join(value) or "right",
@@ -266,7 +267,7 @@ def test_a_profile__counts_who_is_within_a_factor():
     """Twice as fast in one, the other way round in the next, one that we alone solve, one that nobody does."""
     records = [
         record(),
-        record(ours__seconds=0.08),
+        record(ours__cpu_seconds=0.08),
         record(peer__status="max_iter"),
         record(ours__status="max_iter", peer__status="max_iter"),
     ]
@@ -278,7 +279,7 @@ def test_a_profile__counts_who_is_within_a_factor():
 
 
 def test_the_page__is_written_from_the_summary(tmp_path):
-    found = summaries.summary([record(), record(claims__kkt_gap=0.0), record(ours__seconds=0.5)])
+    found = summaries.summary([record(), record(claims__kkt_gap=0.0), record(ours__cpu_seconds=0.5)])
     assert found["verdicts"]["false gap"] == 1
     results.Results(tmp_path, "truth", "1").append("truth", [found])
     text = report.write(tmp_path, tmp_path / "docs").read_text()
@@ -299,6 +300,15 @@ def test_a_busy_process__is_ended_at_its_limit():
     with pytest.raises(remote.WorkerEnded, match="ended after 0 s"):
         served.call("wait", 60, timeout=0.4)
     assert not served.alive
+
+
+def test_a_process__is_ended_for_its_processor_time_not_for_sleeping():
+    served = remote.Remote(threading.Event)
+    assert served.call("wait", 1.0, cpu_timeout=0.5, timeout=60) is False
+    served.close()
+    served = remote.Remote(collections.deque, (), 0)
+    with pytest.raises(remote.WorkerEnded, match="ended after 1 s"):
+        served.call("extend", range(10**12), cpu_timeout=1.0)
 
 
 def test_a_run__judges_resumes_and_takes_libsvm_from_the_file(tmp_path, capsys):

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC as Theirs
 
 from svmcore import Kernel, ResidentGram, certify, classification
-from svmcore._sklearn_layout import from_layout
+from svmcore.adapters.layout import from_layout
 from svmcore.estimator import SVC
 
 TOL = 1e-6

@@ -55,7 +55,7 @@ def test_exact__values_are_within_their_unit(name, form, p, seed, shift, gamma, 
     assert (np.abs(found.product(np.arange(24), np.arange(24), coef) - K @ coef) <= limit).all()
     assert (np.abs(found.symmetric_product(np.arange(24), coef) - K @ coef) <= limit).all()
     if not found.is_direct:
-        assert (np.abs(found.diagonal() - np.diag(K)) <= 1e-9 * np.abs(np.diag(K)) + slack).all()
+        assert (np.abs(found.diagonal() - np.diag(K)) <= 1e-9 * np.abs(np.diag(K)) + slack + 1e-300).all()
     else:
         assert (limit <= unit.relative * found.sizes(coef) * 3 + slack).all()
 

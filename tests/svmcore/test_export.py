@@ -7,8 +7,7 @@ from sklearn.datasets import load_digits, load_iris
 
 from svmcore import RBF, Conformal, InputError, Linear, Model, Polynomial, Product, Scaled, Sum, Tanh
 from svmcore.estimator import SVC
-from svmcore.export import export_model, from_libsvm, scale_range, to_libsvm
-from svmcore.onnx_export import to_onnx
+from svmcore.export import export_model, from_libsvm, scale_range, to_libsvm, to_onnx
 
 libsvm = pytest.importorskip("libsvm.svmutil")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -261,6 +261,14 @@ def test_binary_features__hundreds_of_rows_on_the_margin():
         assert solved(LowRank(G), hinge(y, C)).status == "converged"
 
 
+def test_box_far_from_zero__starts_with_scores_of_its_own():
+    G, lo = np.array([[91.1], [62.9], [46.5]]), np.array([118.49, 200.85, -1.15])
+    q = program(np.zeros(3), lo, lo + 0.3, codes=-1, sums=())
+    answer = solved(LowRank(G), q, tol=1e-5)
+    assert answer.status == "converged"
+    np.testing.assert_array_equal(answer.beta, lo)
+
+
 def test_no_features_at_all():
     y = np.array([1.0, 1, -1, 1, -1])
     assert solved(LowRank(np.zeros((5, 2))), hinge(y, 1.0)).status == "converged"

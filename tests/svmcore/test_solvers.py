@@ -98,10 +98,10 @@ def test_perceptron__ends_with_no_mistake_on_separable_rows_alone():
 
 
 def test_stationary_pairs__duplicate_rows_under_both_labels_end():
-    X = np.repeat(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), 4, axis=0)
+    X = np.repeat(np.array([[3.0, 0.0], [0.0, 3.0], [3.0, 3.0]]), 4, axis=0)  # about their mean they are integers
     y = np.tile([1.0, -1.0], 6)
     for name in ("smo", "smo-mvp", "smo-platt", "smo-simplified"):
-        solver = Solver.create({"name": name, "tol": 1e-6})
+        solver = problems.tight(name, tol=1e-6)
         case = problems.Case("", X, y, problems.Linear(), 2.0)
         solution = solver.solve(case.problem(solver, Hinge(), Bias.FREE))
         assert solution.certificate.dual == pytest.approx(24.0, rel=1e-6), name  # every row at its bound, w = 0

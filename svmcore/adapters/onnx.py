@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from svmcore._sklearn_layout import pairs
+from svmcore.adapters.layout import pairs
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import RBF, Conformal, Linear, Polynomial, Precomputed, Product, Scaled, Sum, Tanh
 from svmcore.kernels.base import Kernel

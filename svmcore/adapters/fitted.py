@@ -1,0 +1,160 @@
+"""What a fitted classifier answers: labels, decision values, probabilities, scikit-learn's attributes."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import _ovr_decision_function
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from svmcore._platt import couple, sigmoid
+from svmcore._threads import one_blas_thread
+from svmcore.kernels import Precomputed
+from svmcore.model import Model
+from svmcore.multiclass import vote
+from svmcore.points import Floats
+
+__all__ = ["FittedClassifier"]
+
+DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed in 1.11."
+
+
+def _has_probability(classifier: Any) -> bool:
+    if classifier.probability == "deprecated" or not classifier.probability:
+        raise AttributeError("predict_proba is not available when probability=False")
+    return True
+
+
+class FittedClassifier:
+    """The half of `SVC` that is asked after `fit`, over `_model` and what `fit` kept beside it."""
+
+    classes_: Floats
+    support_: Floats
+    shape_fit_: tuple[int, ...]
+    break_ties: bool
+    decision_function_shape: str
+    _model: Model
+    _vector: Floats
+    _n_support: Floats
+    _probA: Floats
+    _probB: Floats
+    _sparse: bool
+    _kernel_name: Any
+    _called: Any
+
+    @property
+    def model_(self) -> Model:
+        """The model on its distinct support vectors, for `svmcore.export` and the pipeline's artefacts."""
+        check_is_fitted(self)
+        return self._model
+
+    @property
+    def _pairwise(self) -> bool:
+        """Whether there is one problem for each pair of more than two classes."""
+        return self._model.scheme == "ovo" and len(self.classes_) > 2
+
+    def _rows(self, X: Any) -> Any:
+        """Rows to evaluate the model at, checked against those it was trained on."""
+        check_is_fitted(self)
+        if self._kernel_name == "callable":
+            X = self._called(X)
+        else:
+            X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", accept_sparse="csr", reset=False)
+        if sparse.issparse(X) and not self._sparse:
+            raise ValueError(f"cannot use sparse input in {type(self).__name__!r} trained on dense data")
+        if self._kernel_name in ("callable", "precomputed") and X.shape[1] != self.shape_fit_[0]:
+            raise ValueError(
+                f"X.shape[1] = {X.shape[1]} should be equal to {self.shape_fit_[0]}, "
+                "the number of samples at training time"
+            )
+        if self._n_support.sum() != len(self.support_):
+            raise ValueError(f"The internal representation of {type(self).__name__} was altered")
+        return X
+
+    def decision_function(self, X: Any) -> Floats:
+        """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo"."""
+        decision = self.model_.decision_function(self._rows(X))
+        if len(self.classes_) == 2:
+            return decision.ravel()
+        if not self._pairwise:
+            return decision
+        if self.decision_function_shape == "ovr":
+            return np.asarray(_ovr_decision_function(decision > 0, decision, len(self.classes_)))
+        return -decision  # LIBSVM's sign: the earlier class of a pair is positive
+
+    def predict(self, X: Any) -> Floats:
+        """Labels (n,) of rows `X` (n, p)."""
+        check_is_fitted(self)
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        if self.break_ties and len(self.classes_) > 2:
+            return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+        decision = self._model.decision_function(self._rows(X))
+        return self.classes_[vote(decision, len(self.classes_), self._model.scheme)]
+
+    @available_if(_has_probability)
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities (n, n_classes) of rows `X` (n, p), from sigmoids fitted on five folds, coupled over pairs."""
+        X = self._rows(X)
+        if self._probA.size == 0:
+            raise NotFittedError("predict_proba is not available when fitted with probability=False")
+        later = sigmoid(self._model.decision_function(X), self._probA, self._probB)
+        if len(self.classes_) == 2:
+            return np.hstack([1.0 - later, later])
+        if self._pairwise:
+            return couple(1.0 - later, len(self.classes_))
+        return np.asarray(later / later.sum(axis=1, keepdims=True))
+
+    @available_if(_has_probability)
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms (n, n_classes) of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    @property
+    def support_vectors_(self) -> Any:
+        """(n_SV, p) rows of the training data; empty where the kernel matrix was given."""
+        if isinstance(self._fitted("_model").kernel, Precomputed):
+            return np.empty((0, 0))
+        return self._model.support_vectors[self._vector]
+
+    @property
+    def n_support_(self) -> Floats:
+        """(n_classes,) number of support vectors of each class."""
+        return self._fitted("_n_support")
+
+    @property
+    def coef_(self) -> Any:
+        """(k, p) weights of a linear kernel's features, read-only; sparse for sparse data."""
+        if self._kernel_name != "linear":
+            raise AttributeError("coef_ is only available when using a linear kernel")
+        model = self._fitted("_model")
+        sign = -1.0 if self._pairwise else 1.0
+        if sparse.issparse(model.support_vectors):
+            coef = sparse.csr_matrix(sparse.csr_matrix(sign * model.coef) @ model.support_vectors)
+            coef.data.flags.writeable = False
+            return coef
+        with one_blas_thread():
+            coef = sign * model.coef @ model.support_vectors
+        coef.flags.writeable = False
+        return coef
+
+    @property
+    def probA_(self) -> Floats:
+        """(k,) A of each problem's sigmoid."""
+        warnings.warn(DEPRECATED.format("probA_"), FutureWarning, stacklevel=2)
+        return self._fitted("_probA")
+
+    @property
+    def probB_(self) -> Floats:
+        """(k,) B of each problem's sigmoid."""
+        warnings.warn(DEPRECATED.format("probB_"), FutureWarning, stacklevel=2)
+        return self._fitted("_probB")
+
+    def _fitted(self, name: str) -> Any:
+        """A private attribute, or AttributeError before `fit`, so that hasattr tells."""
+        if name not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return self.__dict__[name]

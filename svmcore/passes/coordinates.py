@@ -1,0 +1,121 @@
+"""Steps on one variable, and the loops around them: programs with the box alone (a penalised or no bias).
+
+The small functions at the top stand in `pairs` too: a compiled function and its callees share a file, because numba
+does not see a change of a callee in another one.
+"""
+
+import numpy as np
+
+from svmcore._numba import njit
+
+__all__ = ["coordinate_pass", "solve_box"]
+
+BLOCK = 128
+FAR = 1e30  # keeps a row out of a scan
+TAU = 1e-12  # curvature below this counts as none in the choice of a variable
+
+
+@njit
+def _far(beta):  # type: ignore[no-untyped-def]
+    """How far a step without an end goes: so far that beta shows that there is none."""
+    length = 1.0
+    for v in range(len(beta)):
+        length += abs(beta[v])
+    return 1e6 * length
+
+
+@njit
+def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    up_penalty[g, i] = 0.0 if beta[i] < hi[i] else FAR
+    low_penalty[g, i] = 0.0 if beta[i] > lo[i] else FAR
+
+
+@njit
+def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyped-def]
+    """Move beta_i alone to its best value; returns the step, infinite, after a far one, where nothing ends it.
+
+    Without curvature, or with a negative one, the best is the end of the box towards which the score points.
+    """
+    ahead, behind = hi[i] - beta[i], beta[i] - lo[i]
+    step = ahead if score > 0.0 else -behind
+    if curvature > 0.0:
+        step = min(max(score / curvature, -behind), ahead)
+    if np.isinf(step):
+        beta[i] += _far(beta) if step > 0.0 else -_far(beta)
+    if np.isinf(step) or step == 0.0:
+        return step
+    beta[i] = hi[i] if step >= ahead else (lo[i] if -step >= behind else beta[i] + step)
+    return step
+
+
+@njit
+def _step_and_gain(s, t, k_i, diagonal, up_penalty, low_penalty, best):  # type: ignore[no-untyped-def]
+    """S -= t k_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
+    q = len(s)
+    zero, worst = s.dtype.type(0), np.int32(0)
+    for block in range(len(best)):
+        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
+        score, k, d = s[lo:hi], k_i[lo:hi], diagonal[lo:hi]
+        p, r = up_penalty[lo:hi], low_penalty[lo:hi]
+        largest = np.int32(0)
+        for c in range(hi - lo):
+            x = score[c] - t * k[c]
+            score[c] = x
+            violation = max(max(x - p[c], -x - r[c]), zero)
+            worst = max(worst, np.float32(violation).view(np.int32))
+            largest = max(largest, np.float32(violation * violation / d[c]).view(np.int32))
+        best[block] = largest
+    return np.float64(np.int32(worst).view(np.float32))
+
+
+@njit
+def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-untyped-def]
+    """Greedy coordinate steps on one working set with the box alone (variables in no group); as `solve_pairs`."""
+    q = len(s)
+    kind = s.dtype.type
+    best = np.empty((q + BLOCK - 1) // BLOCK, np.int32)
+    up_penalty, low_penalty, diagonal = np.empty((1, q), s.dtype), np.empty((1, q), s.dtype), np.empty_like(s)
+    for t in range(q):
+        diagonal[t] = max(K[t, t] + ridge[t], TAU)
+        _set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
+    up, low = up_penalty[0], low_penalty[0]
+    gap = _step_and_gain(s, kind(0), K[0][:q], diagonal, up, low, best)
+    n_iter = 0
+    while gap > tol and n_iter < max_iter:
+        block = np.argmax(best)
+        i = block * BLOCK
+        for c in range(block * BLOCK, min((block + 1) * BLOCK, q)):
+            violation = max(max(s[c] - up[c], -s[c] - low[c]), kind(0))
+            if np.float32(violation * violation / diagonal[c]).view(np.int32) == best[block]:
+                i = c
+                break
+        step = coordinate_step(i, np.float64(K[i, i]) + ridge[i], np.float64(s[i]), beta, lo, hi)
+        if np.isinf(step):
+            return n_iter, gap, True
+        s[i] -= kind(step * ridge[i])
+        _set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
+        gap = _step_and_gain(s, kind(step), K[i][:q], diagonal, up, low, best)
+        n_iter += 1
+    return n_iter, gap, False
+
+
+@njit
+def coordinate_pass(K, rows, order, diagonal, shift, ridge, lo, hi, beta, s, worst):  # type: ignore[no-untyped-def]
+    """Steps on the variables `order`, column order[r] being K[rows[r]]; returns (worst violation met, steps taken).
+
+    The worst is inf where a step had no end.
+    """
+    steps = 0
+    for r in range(len(order)):
+        k, column = order[r], K[rows[r]]
+        score = s[k]
+        t = coordinate_step(k, diagonal[k] + ridge[k], score, beta, lo, hi)
+        if np.isinf(t):
+            return np.inf, steps
+        if t != 0.0:
+            steps += 1
+            worst = max(worst, abs(score))
+            for i in range(len(s)):
+                s[i] -= t * (np.float64(column[i]) + shift)
+            s[k] -= t * ridge[k]
+    return worst, steps
