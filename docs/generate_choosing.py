@@ -33,7 +33,9 @@ PROGRAMS: tuple[tuple[str, Loss, Bias], ...] = (
 )
 
 PURPOSE = {
+    "auto": "the estimators' choice: `interior-point` for a linear kernel of up to 256 features, else `smo`",
     "smo": "everything: the fast one, for any size and source of columns",
+    "interior-point": "linear kernels of up to a few hundred features, where pairs crawl: some tens of passes",
     "smo-mvp": "reading; small problems to a tight tol, where it needs no working sets",
     "smo-platt": "reading Platt's sweeps; close to `smo-mvp` in speed",
     "smo-simplified": "teaching: ends where random pairs stop helping, which need not be the optimum",
