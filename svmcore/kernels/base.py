@@ -37,6 +37,7 @@ class Kernel(Plugin, ABC):
     example: ClassVar[dict[str, Any]] = {}
     is_linear: ClassVar[bool] = False  # k(x, z) = x'z, of centred rows or not: a sum of values has weights
     is_centred: ClassVar[bool] = False
+    is_positive: ClassVar[bool] = False  # whether no value is below 0
 
     @property
     def psd(self) -> bool:

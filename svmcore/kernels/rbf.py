@@ -44,6 +44,7 @@ class RBF(InnerProductKernel):
     """
 
     name: ClassVar[str] = "rbf"
+    is_positive: ClassVar[bool] = True
     example: ClassVar[dict[str, Any]] = {"gamma": 0.3}
     gamma: float | str = "scale"
 

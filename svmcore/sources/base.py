@@ -38,6 +38,8 @@ class Source(ABC):
         Number of rows and columns; float32 or float64.
     psd
         Whether K is known to be positive semi-definite: only then primal and dual bound the optimum.
+    is_positive
+        Whether no value of K is below 0.
     exact
         Values of K in float64 from the rows, for proofs; None where the served values are the K that is meant.
     keeps
@@ -49,6 +51,7 @@ class Source(ABC):
     n: int
     dtype: np.dtype
     psd: bool = True
+    is_positive: bool = False
     exact: "ExactKernel | None" = None
     keeps: ClassVar[bool] = False
     can_take: ClassVar[bool] = False
@@ -128,6 +131,9 @@ def matvec(source: Source, coef: Floats) -> Floats:
 
 def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     """K @ coef and abs(K) @ abs(coef), both (n,) float64: the second bounds what rounding can do to the first."""
+    if source.is_positive:  # two sums of values of one sign cost half of a sum and its sizes
+        up, down = (matvec(source, np.maximum(sign * coef, 0.0)) for sign in (1.0, -1.0))
+        return up - down, up + down
     out, sizes = np.zeros(source.n), np.zeros(source.n)
     for matrix, rows, weights in _used_columns(source, coef):
         add_columns_and_sizes(matrix, rows, weights, out, sizes)

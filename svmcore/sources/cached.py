@@ -42,7 +42,8 @@ class CachedColumns(Source):
         self, source: Source, limit_bytes: int, memory: Floats | None = None, scratch_bytes: int | None = None
     ) -> None:
         self.source, self.n, self.dtype, self.limit_bytes = source, source.n, source.dtype, int(limit_bytes)
-        self.psd, self.exact, self.can_take = source.psd, source.exact, source.can_take  # type: ignore[misc]
+        self.psd, self.is_positive, self.exact = source.psd, source.is_positive, source.exact
+        self.can_take = source.can_take  # type: ignore[misc]
         self._scratch_bytes = scratch_bytes
         column_bytes = self.n * self.dtype.itemsize
         self._capacity = min(self.n, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))

@@ -35,7 +35,8 @@ class ComputedColumns(Source):
     def __init__(
         self, kernel: Kernel, points: Points, dtype: DTypeLike = np.float32, exact: ExactKernel | None = None
     ) -> None:
-        self.kernel, self.points, self.exact, self.psd = kernel, points, exact, bool(kernel.psd)
+        self.kernel, self.points, self.exact = kernel, points, exact
+        self.psd, self.is_positive = bool(kernel.psd), kernel.is_positive
         self.n, self.dtype = len(points), np.dtype(dtype)
         self.n_computed = 0  # columns, for the metrics
 

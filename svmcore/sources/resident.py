@@ -50,6 +50,7 @@ class ResidentGram(Source):
         self.rows = rows
         self.psd = psd if psd is not None else rows is None or rows.psd
         self.exact = None if rows is None else rows.exact
+        self.is_positive = rows is not None and rows.is_positive
 
     @property
     def whole(self) -> Floats:
