@@ -27,7 +27,7 @@ class _BlockTask:
 
     dataset: str
     dtype: str
-    kernel: dict[str, Any]
+    kernel: Kernel
     idx: tuple[int, ...]
     start: int
     stop: int
@@ -35,8 +35,7 @@ class _BlockTask:
 
 def _block(task: _BlockTask) -> Floats:
     """Kernel values (len(idx), stop - start), on a worker."""
-    kernel = Kernel.create(task.kernel)
-    points = worker_points(task.dataset, task.dtype, kernel)
+    points, kernel = worker_points(task.dataset, task.dtype, task.kernel), task.kernel
     rows = points.rows(task.start, task.stop)
     out = np.empty((len(task.idx), len(rows)), task.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -110,4 +109,4 @@ class WorkerColumns(Source):
 
     def _task(self, idx: tuple[int, ...], start: int) -> _BlockTask:
         stop = min(start + ROWS, self.n)
-        return _BlockTask(self.dataset, self.dtype.name, self.local.kernel.spec(), idx, start, stop)
+        return _BlockTask(self.dataset, self.dtype.name, self.local.kernel, idx, start, stop)

@@ -163,10 +163,11 @@ def _computable(kernel: Kernel) -> Kernel:
 
 def _tasks(dataset: Any, kernels: Sequence[Kernel], dtype: np.dtype, folders: Sequence[Path]) -> list[StripTask]:
     """One task per strip, the longest first."""
-    specs, paths = tuple(kernel.spec() for kernel in kernels), tuple(map(str, folders))
+    paths = tuple(map(str, folders))
     n = int(dataset.n_merged)
     return [
-        StripTask(str(dataset.path), n, dtype.name, specs, paths, index) for index in range(len(partition(n, dtype)))
+        StripTask(str(dataset.path), n, dtype.name, tuple(kernels), paths, index)
+        for index in range(len(partition(n, dtype)))
     ]
 
 

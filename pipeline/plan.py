@@ -113,11 +113,10 @@ def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
 def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
     on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
     paths = {part.data.path for part in parts}
-    n_problems = sum(len(chain) for part in parts for chain in part.chains)
     held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) + _squares_bytes(part) for part in parts]
     return {
         "kernel_bytes": max(part.kernel_bytes for part in parts),
-        "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + n_problems * 16_384,
+        "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + _answer_bytes(parts),
         "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
         "memory_bytes": BASE_BYTES + max(held),
     }
@@ -128,11 +127,12 @@ def _whole(parts: Sequence[Part]) -> list[tuple[Part, list[Any]]]:
 
 
 def _row_bytes(part: Part) -> int:
+    """Rows as a kernel takes them, and as they are stored, for exact values."""
     dataset = datasets.open_dataset(part.data.path)
-    itemsize = np.dtype(part.plan.dtype).itemsize
+    itemsize = np.dtype(part.plan.dtype).itemsize + dataset.dtype.itemsize
     if dataset.sparse:
         sample = dataset.X(0, min(1000, dataset.n_merged))
-        return int(sample.nnz / sample.shape[0] * dataset.n_merged * (itemsize + 4))
+        return int(sample.nnz / sample.shape[0] * dataset.n_merged * (itemsize + 8))
     return int(dataset.n_merged * dataset.n_features * itemsize)
 
 
@@ -140,6 +140,11 @@ def _squares_bytes(part: Part) -> int:
     """The largest squares of working sets: a thread has one and keeps that of its last problem."""
     square = min(SMO.working_set, part.data.n_merged) ** 2 * np.dtype(part.plan.dtype).itemsize
     return int(min(2 * n_threads(), len(part.chains)) * square)
+
+
+def _answer_bytes(parts: Sequence[Part]) -> int:
+    """Every answer holds p - u of all rows, and about as much as that for its support."""
+    return sum((16_384 + 12 * part.data.n_merged) * len(chain) for part in parts for chain in part.chains)
 
 
 def _strip_bytes(bundle: Sequence[Part]) -> int:
@@ -238,8 +243,9 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     chains = part.chains
     tried = [chains[int(k)] for k in np.linspace(0, len(chains) - 1, min(len(chains), SAMPLED)).round()]
     works = [sample.work(chain) for chain in tried]
-    each = sum(seconds_of(work, dataset.n_merged, rate) for work in works) / len(works)
     entry, scored = (block_seconds(dataset, [part.group.kernel], dtype) for dtype in (part.plan.dtype, np.float64))
+    exact = 0.0 if part.group.kernel.is_linear else scored  # a linear kernel is proved through its weights
+    each = sum(seconds_of(work, dataset.n_merged, rate, exact) for work in works) / len(works)
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
     n = dataset.n_merged

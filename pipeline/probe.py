@@ -99,10 +99,10 @@ def _solve(task: ProblemTask, gram: ResidentGram, y: Any, counts: Any, beta: Any
     return solver.solve(qp, beta, Monitor(warn=False))
 
 
-def seconds_of(work: Work, n: int, rate: Rates) -> float:
-    """Seconds of a chain on one thread over a resident K of n rows."""
+def seconds_of(work: Work, n: int, rate: Rates, exact: float) -> float:
+    """Seconds of a chain on one thread over a resident K of n rows, `exact` of them for an exact entry of K."""
     columns = sum(work.support) * PASSES * n * rate.entry
-    squares = sum(size**2 for size in work.support) * GATHER * rate.entry
+    squares = sum(size**2 for size in work.support) * (GATHER * rate.entry + 0.5 * exact)
     mean = sum(work.support) / len(work.support)
     steps = work.steps * (rate.step + rate.step_entry * mean)
     return columns + squares + steps + (PROBLEM + PROBLEM_ROW * n) * len(work.support)

@@ -53,7 +53,7 @@ class ProblemTask:
     data, kernel_id
         Fingerprints of the data and of the kernel's values (kernel, precision, block partition).
     kernel
-        Spec of the kernel that K is of, for exact values; see `served_kernel`.
+        Spec of the model's kernel, with numbers; K is of its `served_kernel`.
     target
         Index into `svmcore.multiclass.targets`.
     C
@@ -118,13 +118,13 @@ _opening = threading.Lock()  # a cache alone lets threads that come at once each
 def resident_gram(task: ProblemTask) -> ResidentGram:
     """K on storage, mapped once per process: each mapping counts its pages as memory of its own."""
     with _opening:
-        return _resident(str(task.gram), task.dataset, json.dumps(task.kernel))
+        return _resident(str(task.gram), task.dataset, served_kernel(Kernel.create(task.kernel), task.bias))
 
 
 @functools.lru_cache(maxsize=2)
-def _resident(gram: str, dataset: str, kernel: str) -> ResidentGram:
+def _resident(gram: str, dataset: str, kernel: Kernel) -> ResidentGram:
     K = open_gram(gram)
-    return ResidentGram(K, computed_columns(dataset, Kernel.create(json.loads(kernel)), K.dtype))
+    return ResidentGram(K, computed_columns(dataset, kernel, K.dtype))
 
 
 # --- labels, copies and bounds --------------------------------------------------------------------------------------

@@ -69,14 +69,10 @@ class Ingested:
 
 @dataclasses.dataclass(frozen=True)
 class KernelPlan:
-    """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet.
-
-    K is of the kernel `served`: the model's own, or centred where that leaves the program the same.
-    """
+    """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet."""
 
     plan: str  # resident: K on storage, mapped;  columns: computed on demand, cached
-    kernel: dict[str, Any]
-    served: dict[str, Any]
+    kernel: dict[str, Any]  # of the model; K is of its `problems.served_kernel`
     dtype: str
     kernel_id: str
     gram: str | None
@@ -127,7 +123,7 @@ def kernel(session: Session, data: Ingested) -> KernelPlan:
         plan = plan_kernel(session.exp, dataset, session.root)
         if plan.gram is None:
             return plan
-        served, dtype = Kernel.create(plan.served), np.dtype(plan.dtype)
+        served, dtype = served_kernel(Kernel.create(plan.kernel), session.exp.bias), np.dtype(plan.dtype)
         workers = workers_for(session, [plan.gram])
         gram = compute_gram(dataset, served, dtype, session.root, workers, session.progress)
     return dataclasses.replace(plan, n_blocks=gram.n_blocks, n_reused=gram.n_reused)
@@ -141,10 +137,10 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     plan = choose_plan(exp, dataset.n_merged, dtype.itemsize)
     if plan == "columns":
         kernel_id = sha256_of_json([dataset.fingerprint, served.spec(), dtype.name, "columns"])
-        return KernelPlan(plan, resolved.spec(), served.spec(), dtype.name, kernel_id, None, 0, 0)
+        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
     kernel_id = gram_fingerprint(dataset, served, dtype)
     gram = str(gram_folder(root, kernel_id))
-    return KernelPlan(plan, resolved.spec(), served.spec(), dtype.name, kernel_id, gram, 0, 0)
+    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram, 0, 0)
 
 
 def workers_for(session: Session, grams: Sequence[str]) -> Workers:
@@ -199,7 +195,7 @@ def task_for(session: Session, data: Ingested, plan: KernelPlan, target: int) ->
         gram=plan.gram,
         data=data.fingerprint,
         kernel_id=plan.kernel_id,
-        kernel=plan.served,
+        kernel=plan.kernel,
         multiclass=exp.multiclass,
         target=target,
         C=exp.C if math.isfinite(exp.C) else None,
@@ -212,7 +208,7 @@ def task_for(session: Session, data: Ingested, plan: KernelPlan, target: int) ->
 
 def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> Source:
     """Columns on demand, one cache for all problems of the run."""
-    dtype, served = np.dtype(plan.dtype), Kernel.create(plan.served)
+    dtype, served = np.dtype(plan.dtype), served_kernel(Kernel.create(plan.kernel), session.exp.bias)
     local = computed_columns(str(dataset.path), served, dtype)
     remote = session.exp.cluster.kind in REMOTE and not session.exp.build_solver().solves.linear_only
     source = WorkerColumns(local, str(dataset.path), session.workers) if remote else local

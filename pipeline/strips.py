@@ -65,13 +65,13 @@ class StripTask:
     dataset
         Path that `pipeline.dataset.open_dataset` takes.
     kernels, folders
-        Specs, and the folder that each one's values go to.
+        With numbers for their parameters, and the folder that each one's values go to.
     """
 
     dataset: str
     n: int
     dtype: str
-    kernels: tuple[dict[str, Any], ...]
+    kernels: tuple[Kernel, ...]
     folders: tuple[str, ...]
     index: int
 
@@ -105,7 +105,7 @@ def _check_shared(task: StripTask) -> None:
 # ---- computing
 def _on_equal_rows(task: StripTask, which: Sequence[int]) -> list[list[int]]:
     """Kernels of the inner product take the same rows; any other has its own way to prepare them."""
-    shared = [k for k in which if isinstance(Kernel.create(task.kernels[k]), InnerProductKernel)]
+    shared = [k for k in which if isinstance(task.kernels[k], InnerProductKernel)]
     return [alike for alike in (shared, *([k] for k in which if k not in shared)) if alike]
 
 
@@ -115,7 +115,7 @@ def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> No
     # values are made in private memory and copied when final: a second writer of the same strip (a task that Dask
     # took for lost, another run) then only ever writes the same bytes again
     scratch, *outs = _buffers(len(which) + 1, shape, np.dtype(task.dtype))
-    kernels = [Kernel.create(task.kernels[k]) for k in which]
+    kernels = [task.kernels[k] for k in which]
     points = worker_points(task.dataset, task.dtype, kernels[0])
     P, Q = points.rows(start, stop), points.rows(start, task.n)
     with np.errstate(over="ignore", invalid="ignore"):  # counted below

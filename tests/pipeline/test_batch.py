@@ -433,3 +433,12 @@ def test_answers__of_a_fold_are_small(config, finished):
     assert len(decision) == N / FOLDS
     rows = 16 * len(result.support) + 8 * N / FOLDS + 8 * N  # coefficients, decision values, residual
     assert sum(file.stat().st_size for file in task.folder.iterdir()) < rows + 8192
+
+
+def test_batch__a_free_bias_has_a_K_of_its_own_where_centring_changes_it(config, tmp_path):
+    given = config | {"kernel": "linear", "sweep": {"grid": {"bias": ["free", "none"], "C": [1, 2]}, "refit": False}}
+    batch = laid_out(given, str(tmp_path))
+    assert [part.group.kernel.name for part in batch.parts] == ["centred-linear", "linear"]
+    found = run(given | {"cluster": {"kind": "inline"}}, store=tmp_path)
+    assert {point["status"] for point in found["points"]} == {"converged"}
+    assert len(list((tmp_path / ".cache" / "gram").iterdir())) == 2
