@@ -1,7 +1,7 @@
-"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
+r"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
 
-.. math::  \\min_\\beta \\; \\tfrac12 \\beta'K\\beta + \\tfrac12 \\sum_v r_v \\beta_v^2 - p'\\beta, \\quad
-           l \\le \\beta \\le u, \\quad \\sum_{v \\in g} \\beta_v = d_g \\text{ for each group } g.
+.. math::  \min_\beta \\; \tfrac12 \beta'K\beta + \tfrac12 \sum_v r_v \beta_v^2 - p'\beta, \quad
+           l \le \beta \le u, \quad \sum_{v \in g} \beta_v = d_g \text{ for each group } g.
 
 With scores s = p - K beta - r beta, group multipliers b and z_l, z_u >= 0 of the bounds: s = A'b - z_l + z_u.
 """
@@ -58,7 +58,7 @@ class Program:
         return max(float(np.abs(nearest).max(initial=0.0)), typical * float(self.curvature.mean())) or 1.0
 
     def scores(self, beta: Floats) -> Floats:
-        """p - K beta - ridge beta (n,)."""
+        """P - K beta - ridge beta (n,)."""
         return self.p - self.system.times(beta) - self.ridge * beta
 
     def residuals(self, beta: Floats) -> Floats:
@@ -99,8 +99,8 @@ class Program:
 
     def rows(self, keep: Floats) -> "Program":
         """The same for the variables `keep` (n,) bool alone, as if the others were zero."""
-        part = (field[keep] for field in (self.p, self.lo, self.hi, self.ridge, self.codes))
-        return Program(self.system.rows(keep), *part, self.sums)
+        p, lo, hi, ridge, codes = (field[keep] for field in (self.p, self.lo, self.hi, self.ridge, self.codes))
+        return Program(self.system.rows(keep), p, lo, hi, ridge, codes, self.sums)
 
     def with_sums(self, beta: Floats, scores: Floats) -> Floats:
         """`beta` (n,) with the sums repaired to rounding: the variables that it costs least move, room permitting."""
@@ -115,7 +115,7 @@ class Program:
 def _shift(program: Program, beta: Floats, scores: Floats, group: Floats, error: float) -> None:
     """Move variables of `group` until their sum has grown by `error`, in place.
 
-    A free variable takes it if one has the room: its equals have the same score. Else in the order of what moving costs.
+    A free variable takes it if one has the room: its equals have the same score. Else in the order of the scores.
     """
     for _ in range(4):
         if abs(error) <= SUM_ERROR * np.abs(beta[group]).sum():
@@ -150,7 +150,8 @@ class Newton:
         self.rho = float(np.abs(program.system.diagonal).mean()) or float(program.curvature.mean())
         self.factor = self.system.factorise(D, math.sqrt(self.rho) * program.members)
         self.solved = np.array([self.factor.solve(a) for a in self.A]).reshape(self.A.shape)
-        self.schur = np.linalg.pinv(self.A @ self.solved.T)  # of a group without members: zero
+        schur = self.A @ self.solved.T
+        self.schur = np.linalg.pinv(schur) if np.isfinite(schur).all() else schur  # of a group without members: zero
 
     def _once(self, r: Floats, e: Floats) -> tuple[Floats, Floats]:
         x = self.factor.solve(r + self.rho * (e @ self.A))

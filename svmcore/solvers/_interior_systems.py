@@ -90,11 +90,11 @@ def normal_matrix(G: Floats, weights: Floats) -> Floats:
 
 
 class LowRankFactor:
-    """Woodbury's formula for all variables but those of the smallest D, which are eliminated last and by QR.
+    r"""Woodbury's formula for all variables but those of the smallest D, which are eliminated last and by QR.
 
     With F the few smallest D (the free variables of a late iterate), B the rest and M = I + G_B' D_B^-1 G_B = L L',
 
-    .. math::  (D_F + E'E) x_F = r_F - G_F M^{-1} t, \\quad E = L^{-1} G_F', \\quad t = G_B' D_B^{-1} r_B, \\quad
+    .. math::  (D_F + E'E) x_F = r_F - G_F M^{-1} t, \quad E = L^{-1} G_F', \quad t = G_B' D_B^{-1} r_B, \quad
                x_B = D_B^{-1} (r_B - G_B M^{-1} (t + G_F' x_F)).
 
     Woodbury alone divides a difference that has lost all its digits by the tiny D_F. E'E + D_F is never formed: its
@@ -254,14 +254,11 @@ def cholesky(M: Floats) -> Floats:
             more = max(9.0 * ridge, 1e-15)
             M.flat[:: len(M) + 1] += more
             ridge += more
-            if not ridge < 1e3:  # NaN in M as well
-                raise
+            if not ridge < 1e3:  # not a number in M: what is solved will be none either, and the run ends
+                return np.full_like(M, np.nan)
 
 
 def _smallest(D: Floats, count: int, below: float) -> Any:
     """Indices of the `count` smallest of `D` (n,), those `below` a bound only."""
-    if len(D) > count:
-        index = np.argpartition(D, count - 1)[:count]
-    else:
-        index = np.arange(len(D))
+    index = np.argpartition(D, count - 1)[:count] if len(D) > count else np.arange(len(D))
     return index[D[index] < below]
