@@ -170,7 +170,7 @@ class _Descent:
             return "stopped"
         if _unbounded(self.program, at.beta):
             return "infeasible"
-        gave_up = self.watch.gave_up(at.mu, float(np.abs(residual).max()))
+        gave_up = not np.isfinite(residual).all() or self.watch.gave_up(at.mu, float(np.abs(residual).max()))
         return "stalled" if gave_up or n_iter >= MOST_PASSES else None
 
     def dual_residual(self, at: Iterate) -> Floats:
@@ -237,9 +237,11 @@ def _weight(at: Iterate, step: tuple[Floats, Floats], second: tuple[Floats, Floa
     ----------
     Colombo, Gondzio (2008), Further development of multiple centrality correctors for interior point methods.
     """
+    t, z = at.t, np.where(at.held, at.z, 1.0)
+    rates = (step[0] / t, second[0] / t, step[1] / z, second[1] / z)
     best, longest = 1.0, -1.0
     for weight in np.linspace(1.0, 0.0, WEIGHTS):
-        primal, dual = _lengths(at, step[0] + weight * second[0], step[1] + weight * second[1])
+        primal, dual = _length(rates[0] + weight * rates[1]), _length(rates[2] + weight * rates[3])
         if min(primal, 1.0) * min(dual, 1.0) > 1.01 * longest:
             best, longest = float(weight), min(primal, 1.0) * min(dual, 1.0)
     return best
@@ -247,12 +249,11 @@ def _weight(at: Iterate, step: tuple[Floats, Floats], second: tuple[Floats, Floa
 
 def _lengths(at: Iterate, dt: Floats, dz: Floats) -> tuple[float, float]:
     """Longest steps that keep t and z positive, at most 1 over the share that is taken."""
-    return _length(at.t, dt), _length(at.z, dz)
+    return _length(dt / at.t), _length(dz / np.where(at.held, at.z, 1.0))
 
 
-def _length(value: Floats, change: Floats) -> float:
-    falls = change < 0
-    return min(1.0 / TO_THE_WALL, float((-value[falls] / change[falls]).min(initial=np.inf)))
+def _length(rates: Floats) -> float:
+    return min(1.0 / TO_THE_WALL, 1.0 / max(-float(rates.min(initial=0.0)), 1e-300))
 
 
 def _move(

@@ -1,6 +1,6 @@
 r"""The signed program on plain arrays, its KKT gap, and the linear systems of its optimality conditions.
 
-.. math::  \min_\beta \\; \tfrac12 \beta'K\beta + \tfrac12 \sum_v r_v \beta_v^2 - p'\beta, \quad
+.. math::  \min_\beta \; \tfrac12 \beta'K\beta + \tfrac12 \sum_v r_v \beta_v^2 - p'\beta, \quad
            l \le \beta \le u, \quad \sum_{v \in g} \beta_v = d_g \text{ for each group } g.
 
 With scores s = p - K beta - r beta, group multipliers b and z_l, z_u >= 0 of the bounds: s = A'b - z_l + z_u.
