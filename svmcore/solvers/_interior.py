@@ -26,14 +26,15 @@ __all__ = ["Answer", "Dense", "LowRank", "minimise"]
 Step: TypeAlias = tuple[Floats, Floats, Floats, Floats]
 Status: TypeAlias = Literal["converged", "stopped", "stalled", "infeasible"]
 
+_CONVERGED: Status = "converged"
 MOST_PASSES = 200
-SHORTEST = 1e-7  # two steps shorter than this, passes on end, lead nowhere
-PATIENCE = 8
+PATIENCE = 30  # passes in which the median of mu or of the residual should halve
 TO_THE_WALL = 0.995
 FLAT = 1e-3  # share of tol below which a multiplier counts as this share of tol in the matrix
+WEIGHTS = 5  # of the second order that are tried
 ACCURACY = 1e-2  # share of tol to which the equations of a step are solved
 LEAST_PROXIMAL, MOST_PROXIMAL = 1e-13, 1e-9  # shares of K's mean diagonal
-FAR = 1e8  # radius of the data over a margin that is proved smaller: nothing separates them
+FAR = 1e10  # radius of the data over a margin that is proved smaller: nothing separates them
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,16 @@ def minimise(
     >>> answer.status, answer.beta.round(3) + 0.0
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
-    p, lo, hi, ridge = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
-    whole = Program(system, p, lo, hi, ridge, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
+    P, L, U, R = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
+    whole = Program(system, P, L, U, R, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
     moving = whole.lo < whole.hi
     fixed = np.where(moving, 0.0, whole.lo)
     program = whole if moving.all() else whole.fixed_out(moving, fixed)
-    with np.errstate(all="ignore"):
-        found, n_iter, status = _Descent(program, tol, stops).run(None if start is None else np.asarray(start)[moving])
-    beta = fixed
-    beta[moving] = found
+    beta, n_iter, status = fixed, 0, _CONVERGED
+    if program.n:
+        with np.errstate(all="ignore"):
+            run = _Descent(program, tol, stops).run(None if start is None else np.asarray(start)[moving])
+        beta[moving], n_iter, status = run
     gap, multipliers = whole.kkt_gap(beta, whole.scores(beta))
     if status == "converged" and not gap <= tol:
         status = "stalled"
@@ -122,63 +124,77 @@ class Iterate:
         return float((self.t * self.z).sum() / max(self.held.sum(), 1))
 
 
+class Watch:
+    """Tells a run that gains from one that circles, by medians: mu and the dual residual may leap on the way."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, float]] = []
+
+    def gave_up(self, mu: float, residual: float) -> bool:
+        """Whether neither has halved; numbers that are none never do."""
+        self.seen.append((mu, residual))
+        if len(self.seen) < 2 * PATIENCE:
+            return False
+        before, now = (np.median(part, axis=0) for part in np.split(np.array(self.seen[-2 * PATIENCE :]), 2))
+        return not bool((now < 0.5 * before).any())
+
+
 class _Descent:
     """One run of the interior point on variables that can all move."""
 
     def __init__(self, program: Program, tol: float, stops: Callable[[], bool] | None) -> None:
         self.program, self.tol, self.stops = program, tol, stops or (lambda: False)
         self.polish = Polish(program, tol)
+        self.watch = Watch()
         self.proximal, self._goal = 0.0, ACCURACY * tol
 
     def run(self, start: Floats | None) -> tuple[Floats, int, Status]:
-        """Pass by pass; the best snapped point, the passes taken, how it ended."""
-        if self.program.n == 0:
-            return np.zeros(0), 0, "converged"
-        if start is not None and self.polish.from_point(start):
+        """Pass by pass; the best feasible point, the passes taken, how it ended."""
+        if self.polish.best.gap <= self.tol or (start is not None and self.polish.from_point(start)):
             return self.polish.best.beta, 0, "converged"
         if not self.program.system.is_convex:
             return self.polish.best.beta, 0, "stalled"
-        at, idle = _first(self.program), 0
-        for n_iter in range(MOST_PASSES):
-            residual = self.dual_residual(at)
-            ended = self._ended(at, residual, idle)
-            if ended == "infeasible":  # the way out itself, which anybody can check
-                beta = self.program.clip(at.beta)
-                return self.program.with_sums(beta, self.program.scores(beta)), n_iter, ended
-            if ended is not None:
-                return self.polish.best.beta, n_iter, ended
-            try:
-                idle = 0 if self._pass(at, residual) > SHORTEST else idle + 1
-            except np.linalg.LinAlgError:  # not a number in the matrix
-                return self.polish.best.beta, n_iter, "stalled"
-        return self.polish.best.beta, MOST_PASSES, "stalled"
+        at, n_iter = _first(self.program), 0
+        residual = self.dual_residual(at)
+        while (ended := self._ended(at, residual, n_iter)) is None:
+            self._pass(at, residual)
+            residual, n_iter = self.dual_residual(at), n_iter + 1
+        if ended in ("stopped", "stalled"):
+            self.polish.at_last(at.beta, at.t, at.z)
+        if ended == "infeasible":  # the way out itself, which anybody can check
+            beta = self.program.clip(at.beta)
+            return self.program.with_sums(beta, self.program.scores(beta)), n_iter, ended
+        return self.polish.best.beta, n_iter, ended
 
-    def _ended(self, at: Iterate, residual: Floats, idle: int) -> Status | None:
+    def _ended(self, at: Iterate, residual: Floats, n_iter: int) -> Status | None:
         if self.polish.from_iterate(at.beta, at.t, at.z, at.b, residual):
             return "converged"
         if self.stops():
             return "stopped"
         if _unbounded(self.program, at.beta):
             return "infeasible"
-        finite = np.isfinite(at.beta).all() and np.isfinite(at.z).all()
-        return "stalled" if idle >= PATIENCE or not finite else None
+        gave_up = not np.isfinite(residual).all() or self.watch.gave_up(at.mu, float(np.abs(residual).max()))
+        return "stalled" if gave_up or n_iter >= MOST_PASSES else None
 
     def dual_residual(self, at: Iterate) -> Floats:
         """Scores less what the multipliers account for (n,)."""
         return self.program.scores(at.beta) - self.program.members @ at.b + at.z[0] - at.z[1]
 
-    def _pass(self, at: Iterate, residual: Floats) -> float:
-        """One predictor and corrector, in place; the longer of the two step lengths."""
+    def _pass(self, at: Iterate, residual: Floats) -> None:
+        """One predictor and corrector, in place."""
         mu = at.mu
         sums = self.program.sums - at.beta @ self.program.members
         newton, (dx, db, dt, dz) = self._predictor(at, residual, sums)
-        primal, dual = _lengths(at, dt, dz)
+        primal, dual = (min(1.0, length) for length in _lengths(at, dt, dz))
         ahead = ((at.t + primal * dt) * (at.z + dual * dz) * at.held).sum() / max(at.held.sum(), 1)
         sigma = (ahead / mu) ** 3 if mu > 0 else 0.0
-        dx, db, dt, dz, _ = _direction(newton, at, residual, sums, sigma * mu, dt * dz, self._goal)
+        centre = _direction(newton, at, sigma * mu / at.t * at.held, self._goal, 0.0 * sums)
+        second = _direction(newton, at, -dt * dz / at.t * at.held, self._goal, 0.0 * sums)
+        weight = _weight(at, (dt + centre[2], dz + centre[3]), second[2:4])
+        dx, db = dx + centre[0] + weight * second[0], db + centre[1] + weight * second[1]
+        dt, dz = dt + centre[2] + weight * second[2], dz + centre[3] + weight * second[3]
         primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, dt, dz))
         _move(self.program, at, primal, dual, dx, db, dt, dz)
-        return max(primal, dual)
 
     def _predictor(self, at: Iterate, residual: Floats, sums: Floats) -> tuple[Newton, Step]:
         """Newton's matrix and its step towards t z = 0; D is raised while rounding spoils it and more D helps."""
@@ -201,28 +217,46 @@ class _Descent:
         floor = np.maximum(at.z, FLAT * self.tol) * at.held
         D = self.program.ridge + (floor / at.t).sum(axis=0)
         newton = Newton(self.program, np.maximum(D, self.proximal * float(self.program.curvature.mean())))
-        dx, db, dt, dz, error = _direction(newton, at, residual, sums, 0.0, 0.0, self._goal)
+        dx, db, dt, dz, error = _direction(newton, at, -at.z * at.held, self._goal, sums, residual)
         return newton, (dx, db, dt, dz), error
 
 
 def _direction(
-    newton: Newton, at: Iterate, residual: Floats, sums: Floats, target: float, second: Floats | float, goal: float
+    newton: Newton, at: Iterate, pull: Floats, goal: float, sums: Floats, residual: Floats | float = 0.0
 ) -> tuple[Floats, Floats, Floats, Floats, float]:
-    """Newton's direction towards t z = target - second on every bound, and the error of its first equation."""
-    pull = ((target - second) / at.t - at.z) * at.held
+    """The step that gains `pull` (2, n) of dz + (z / t) dt, `sums` and `residual`; and the error of the last."""
     dx, db, error = newton.solve(residual + pull[0] - pull[1], sums, goal)
     dt = np.stack([dx, -dx]) * at.held
     return dx, db, dt, pull - at.z / at.t * dt, error
 
 
+def _weight(at: Iterate, step: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> float:
+    """Share of the second-order step with which the lengths are largest.
+
+    All of it, far from the central path, can throw a variable from wall to wall for ever; weighing the step to the
+    centre as well would let the centre go, and the run creep.
+
+    References
+    ----------
+    Colombo, Gondzio (2008), Further development of multiple centrality correctors for interior point methods.
+    """
+    t, z = at.t, np.where(at.held, at.z, 1.0)
+    rates = (step[0] / t, second[0] / t, step[1] / z, second[1] / z)
+    best, longest = 1.0, -1.0
+    for weight in np.linspace(1.0, 0.0, WEIGHTS):
+        primal, dual = _length(rates[0] + weight * rates[1]), _length(rates[2] + weight * rates[3])
+        if min(primal, 1.0) * min(dual, 1.0) > 1.01 * longest:
+            best, longest = float(weight), min(primal, 1.0) * min(dual, 1.0)
+    return best
+
+
 def _lengths(at: Iterate, dt: Floats, dz: Floats) -> tuple[float, float]:
     """Longest steps that keep t and z positive, at most 1 over the share that is taken."""
-    return _length(at.t, dt), _length(at.z, dz)
+    return _length(dt / at.t), _length(dz / np.where(at.held, at.z, 1.0))
 
 
-def _length(value: Floats, change: Floats) -> float:
-    falls = change < 0
-    return min(1.0 / TO_THE_WALL, float((-value[falls] / change[falls]).min(initial=np.inf)))
+def _length(rates: Floats) -> float:
+    return min(1.0 / TO_THE_WALL, 1.0 / max(-float(rates.min(initial=0.0)), 1e-300))
 
 
 def _move(

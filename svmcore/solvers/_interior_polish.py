@@ -34,10 +34,22 @@ class Polish:
         """Whether an interior point leads to a gap of tol."""
         if not np.abs(residual).max() <= WORTH * self.tol:
             return False
+        return self._rounds(self._snapped(beta, t, z), b)
+
+    def at_last(self, beta: Floats, t: Floats, z: Floats) -> None:
+        """Where no gap was ever small, a run that ends early still gives the lower of two objectives."""
+        found = self._judged(self._snapped(beta, t, z))
+        if np.isfinite(found.gap) and self._objective(found) < self._objective(self.best):
+            self.best = found
+
+    def _objective(self, at: Candidate) -> float:
+        return float(-0.5 * at.beta @ (at.scores + self.program.p))
+
+    def _snapped(self, beta: Floats, t: Floats, z: Floats) -> Floats:
+        """`beta` (n,) with the variables on the bounds that hold them: curvature of the barrier above that of K."""
         steep = z > t * self.program.curvature
         snapped = np.where(steep[0] & (z[0] >= z[1]), self.program.lo, beta)
-        snapped = np.where(steep[1] & (z[1] > z[0]), self.program.hi, snapped)
-        return self._rounds(snapped, b)
+        return np.where(steep[1] & (z[1] > z[0]), self.program.hi, snapped)
 
     def from_point(self, beta: Floats) -> bool:
         """Whether a feasible point leads to a gap of tol, by its own active set."""
@@ -58,9 +70,8 @@ class Polish:
             free = self._free(found, b)
             if not free.any():
                 return False
-            try:
-                beta, b = self._solved(found, free, b)
-            except np.linalg.LinAlgError:  # not a number in the matrix
+            beta, b = self._solved(found, free, b)
+            if not np.isfinite(beta).all():
                 return False
         return False
 

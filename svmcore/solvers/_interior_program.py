@@ -115,7 +115,7 @@ class Program:
 def _shift(program: Program, beta: Floats, scores: Floats, group: Floats, error: float) -> None:
     """Move variables of `group` until their sum has grown by `error`, in place.
 
-    A free variable takes it if one has the room: its equals have the same score. Else by what moving costs.
+    A free variable takes it if one has the room: its equals have the same score. Else in the order of the scores.
     """
     for _ in range(4):
         if abs(error) <= SUM_ERROR * np.abs(beta[group]).sum():
@@ -150,7 +150,8 @@ class Newton:
         self.rho = float(np.abs(program.system.diagonal).mean()) or float(program.curvature.mean())
         self.factor = self.system.factorise(D, math.sqrt(self.rho) * program.members)
         self.solved = np.array([self.factor.solve(a) for a in self.A]).reshape(self.A.shape)
-        self.schur = np.linalg.pinv(self.A @ self.solved.T)  # of a group without members: zero
+        schur = self.A @ self.solved.T
+        self.schur = np.linalg.pinv(schur) if np.isfinite(schur).all() else schur  # of a group without members: zero
 
     def _once(self, r: Floats, e: Floats) -> tuple[Floats, Floats]:
         x = self.factor.solve(r + self.rho * (e @ self.A))

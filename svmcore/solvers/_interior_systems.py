@@ -254,8 +254,8 @@ def cholesky(M: Floats) -> Floats:
             more = max(9.0 * ridge, 1e-15)
             M.flat[:: len(M) + 1] += more
             ridge += more
-            if not ridge < 1e3:  # NaN in M as well
-                raise
+            if not ridge < 1e3:  # not a number in M: what is solved will be none either, and the run ends
+                return np.full_like(M, np.nan)
 
 
 def _smallest(D: Floats, count: int, below: float) -> Any:

@@ -302,6 +302,10 @@ def test_stop__gives_a_feasible_point():
     X, y = overlapping(80, 3)
     answer = solved(LowRank(X), hinge(y, 100.0), stops=lambda: True)
     assert (answer.status, answer.n_iter) == ("stopped", 0)
+    passes = iter([False] * 8 + [True])
+    later = solved(LowRank(X), hinge(y, 100.0), tol=1e-9, stops=lambda: next(passes))
+    assert (later.status, later.n_iter) == ("stopped", 8)
+    assert objective(LowRank(X), hinge(y, 100.0), later.beta) < 0.0
 
 
 @pytest.mark.parametrize("machine", [hinge, squared_hinge, nu_svc])
