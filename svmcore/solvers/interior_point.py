@@ -38,6 +38,8 @@ class InteriorPoint(Solver):
     solves: ClassVar[Solves] = Solves(linear_only=True, psd_only=True, shared_rows=True, two_groups=True, float32=False)
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        if not self.steps_left(n_iter):
+            return Outcome(Status.MAX_ITER, n_iter, beta)
         G = qp.at_variables(linear_rows(self.name, qp))
         if qp.shift:
             G = np.column_stack([G, np.full(len(G), np.sqrt(qp.shift))])

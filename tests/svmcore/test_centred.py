@@ -78,7 +78,10 @@ def test_centred__values_are_within_their_rounding(name, form, dtype, p, seed, s
     Q = P.take(np.arange(0, 24, 2))
     K, c = exact(KERNELS[name](gamma), X, P.centre)
     bound = kernel.rounding(P, Q, dtype)
-    assert np.isfinite(bound).all()
+    if not np.isfinite(bound).all():
+        assert dtype == np.float32
+        assert np.abs(K).max() > 1e30  # values that float32 may not hold
+        return
     slack = 1e-17 * np.abs(K).max()
     error = np.abs(kernel.block(P, Q, np.empty((24, 12), dtype)).astype(np.longdouble) - K[:, ::2])
     assert (error <= bound.relative * np.abs(K[:, ::2]) + bound.absolute + slack).all()

@@ -289,7 +289,7 @@ def test_gamma_scale__of_constant_data_is_one():
     assert SVC().fit([[2.0], [2.0], [2.0]], [0, 1, 1])._gamma == Theirs().fit([[2.0], [2.0], [2.0]], [0, 1, 1])._gamma
 
 
-def test_import__takes_under_a_second_and_a_half():
-    code = "import time; t = time.process_time(); import svmcore.estimator; print(time.process_time() - t)"
-    times = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)]
-    assert min(times) < 1.5
+def test_import__of_the_core_brings_no_library_of_the_estimators_or_the_pipeline():
+    heavy = "{'sklearn', 'dask', 'distributed', 'zarr', 'prefect', 'matplotlib', 'onnx', 'pandas'}"
+    code = f"import sys, svmcore; print(sorted({heavy} & set(sys.modules)))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

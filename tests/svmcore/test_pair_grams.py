@@ -70,8 +70,8 @@ def test_pair__kept_blocks_stay_within_their_budget_and_change_no_answer(sizes, 
 
 def test_pair__slices_that_begin_alike_are_two():
     points = Points.for_gram(integers(60), np.float64)
-    whole = resident_gram(RBF(gamma=0.02), points, np.float64).matrix
-    grams = PairGrams(RBF(gamma=0.02), points, np.float64, 1 << 30, lambda: False)
+    whole = resident_gram(ComputedColumns(RBF(gamma=0.02), points, np.float64)).matrix
+    grams = PairGrams(ComputedColumns(RBF(gamma=0.02), points, np.float64), 1 << 30, lambda: False)
     for end in (10, 30, 20):
         rows = np.r_[0:end, 40:60]
         np.testing.assert_array_equal(grams.pair(slice(0, end), slice(40, 60)).matrix, whole[np.ix_(rows, rows)])
@@ -79,7 +79,7 @@ def test_pair__slices_that_begin_alike_are_two():
 
 def test_pair__in_use_counts_and_kept_blocks_make_room():
     points, (a, b, c) = Points.for_gram(integers(60), np.float64), slices((10, 10, 40))
-    grams = PairGrams(RBF(gamma=0.02), points, np.float64, 8 * 1200, lambda: False)
+    grams = PairGrams(ComputedColumns(RBF(gamma=0.02), points, np.float64), 8 * 1200, lambda: False)
     grams.pair(a, b)  # 400 entries in use, and twice 100 kept
     assert sorted(grams._kept) == [(0, 10), (10, 20)]
     grams.pair(a, c)  # 2,500 in use
