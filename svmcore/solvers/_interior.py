@@ -29,6 +29,7 @@ Status: TypeAlias = Literal["converged", "stopped", "stalled", "infeasible"]
 _CONVERGED: Status = "converged"
 MOST_PASSES = 200
 PATIENCE = 30  # passes in which the median of mu or of the residual should halve
+PLAIN = 0.1  # least share of mu that plain path following aims at
 TO_THE_WALL = 0.995
 FLAT = 1e-3  # share of tol below which a multiplier counts as this share of tol in the matrix
 WEIGHTS = 5  # of the second order that are tried
@@ -91,8 +92,7 @@ def minimise(
     """
     P, L, U, R = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
     whole = Program(system, P, L, U, R, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
-    moving = whole.lo < whole.hi
-    fixed = np.where(moving, 0.0, whole.lo)
+    moving, fixed = whole.settled()
     program = whole if moving.all() else whole.fixed_out(moving, fixed)
     beta, n_iter, status = fixed, 0, _CONVERGED
     if program.n:
@@ -125,10 +125,15 @@ class Iterate:
 
 
 class Watch:
-    """Tells a run that gains from one that circles, by medians: mu and the dual residual may leap on the way."""
+    """Tells a run that gains from one that circles, by medians: mu and the dual residual may leap on the way.
+
+    Two step lengths and a second order take half the passes of plain path following, and can circle: `plain` asks for
+    that, and only where it does not help either is the run given up.
+    """
 
     def __init__(self) -> None:
         self.seen: list[tuple[float, float]] = []
+        self.plain = False
 
     def gave_up(self, mu: float, residual: float) -> bool:
         """Whether neither has halved; numbers that are none never do."""
@@ -136,7 +141,10 @@ class Watch:
         if len(self.seen) < 2 * PATIENCE:
             return False
         before, now = (np.median(part, axis=0) for part in np.split(np.array(self.seen[-2 * PATIENCE :]), 2))
-        return not bool((now < 0.5 * before).any())
+        circles = not bool((now < 0.5 * before).any())
+        if circles and not self.plain:
+            self.plain, self.seen, circles = True, [], False
+        return circles
 
 
 class _Descent:
@@ -188,12 +196,15 @@ class _Descent:
         primal, dual = (min(1.0, length) for length in _lengths(at, dt, dz))
         ahead = ((at.t + primal * dt) * (at.z + dual * dz) * at.held).sum() / max(at.held.sum(), 1)
         sigma = (ahead / mu) ** 3 if mu > 0 else 0.0
+        sigma = max(sigma, PLAIN) if self.watch.plain else sigma
         centre = _direction(newton, at, sigma * mu / at.t * at.held, self._goal, 0.0 * sums)
         second = _direction(newton, at, -dt * dz / at.t * at.held, self._goal, 0.0 * sums)
-        weight = _weight(at, (dt + centre[2], dz + centre[3]), second[2:4])
+        weight = 0.0 if self.watch.plain else _weight(at, (dt + centre[2], dz + centre[3]), second[2:4])
         dx, db = dx + centre[0] + weight * second[0], db + centre[1] + weight * second[1]
         dt, dz = dt + centre[2] + weight * second[2], dz + centre[3] + weight * second[3]
         primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, dt, dz))
+        if self.watch.plain:
+            primal = dual = min(primal, dual)
         _move(self.program, at, primal, dual, dx, db, dt, dz)
 
     def _predictor(self, at: Iterate, residual: Floats, sums: Floats) -> tuple[Newton, Step]:

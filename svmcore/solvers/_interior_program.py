@@ -68,6 +68,19 @@ class Program:
         error = [float(d - wide[self.codes == g].sum()) for g, d in enumerate(self.sums)]
         return np.where(held, error, 0.0)
 
+    def settled(self) -> tuple[Floats, Floats]:
+        """Which variables can move (n,) bool, and where the others are (n,), zero for those that can.
+
+        A sum that only one corner of the box has leaves its group no room: nu at its largest, with no interior.
+        """
+        moving, fixed = self.lo < self.hi, np.where(self.lo < self.hi, 0.0, self.lo)
+        for g, total in enumerate(self.sums):
+            inside = self.codes == g
+            for corner in (self.lo[inside], self.hi[inside]):
+                if abs(total - math.fsum(corner)) <= SUM_ERROR * np.abs(corner).sum() < np.inf:
+                    moving[inside], fixed[inside] = False, corner
+        return moving, fixed
+
     def sums_hold(self, beta: Floats) -> bool:
         """Whether the sums are right to 1e-12 of the sum of the absolute values."""
         size = np.abs(beta).sum() + self.elsewhere

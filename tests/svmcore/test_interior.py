@@ -177,6 +177,13 @@ def test_nu_svc__on_raw_tables(nu):
         assert solved(LowRank(G), nu_svc(y, nu)).status == "converged"
 
 
+@pytest.mark.parametrize("short", [0.0, 1e-9, 1e-4])
+def test_nu_svc__next_to_its_largest_nu(short):
+    X, y = overlapping(200, 5)
+    answer = solved(LowRank(X), nu_svc(y, 2 * min((y > 0).mean(), (y < 0).mean()) - short))
+    assert answer.status == "converged"
+
+
 @pytest.mark.parametrize("C", [0.1, 10.0])
 def test_svr__matches_scikit_learn(C):
     X, y = datasets.load_diabetes(return_X_y=True)
@@ -267,6 +274,17 @@ def test_box_far_from_zero__starts_with_scores_of_its_own():
     answer = solved(LowRank(G), q, tol=1e-5)
     assert answer.status == "converged"
     np.testing.assert_array_equal(answer.beta, lo)
+
+
+@pytest.mark.parametrize(
+    ("root", "p", "lo", "hi"),
+    [(33.07, 0.853, -0.537, 4.449), (55.2, -2.325, -0.704, 5.354), (63.8, -0.178, -0.632, 0.786)],
+)
+def test_one_steep_variable__does_not_circle(root, p, lo, hi):
+    q = program(np.array([p]), lo, hi, codes=-1, sums=())
+    answer = solved(LowRank(np.array([[root]])), q, tol=1e-5)
+    assert answer.status == "converged"
+    np.testing.assert_allclose(answer.beta, p / root**2, rtol=1e-6)
 
 
 def test_no_features_at_all():
