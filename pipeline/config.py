@@ -37,7 +37,7 @@ from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.losses import Hinge, SquaredHinge
 from svmcore.qp import Bias
-from svmcore.solvers import Solver
+from svmcore.solvers import Auto, Solver
 
 __all__ = [
     "Cache",
@@ -173,7 +173,7 @@ class Experiment(Section):
     )
     multiclass: Literal["ovr", "ovo"] = Field(default="ovr", description="ovr or ovo")
     solver: Annotated[dict[str, Any], BeforeValidator(valid_solver)] = Field(
-        default_factory=lambda: valid_solver("smo"), description="a solver, such as {name: smo, tol: 1e-3}"
+        default_factory=lambda: valid_solver("auto"), description="a solver, such as {name: smo, tol: 1e-3}"
     )
     cache: Cache = Field(default_factory=lambda: Cache())
     cluster: Cluster = Field(default_factory=lambda: Cluster())
@@ -195,6 +195,18 @@ class Experiment(Section):
     def build_solver(self) -> Solver:
         """Return the solver these keys declare."""
         return Solver.create(self.solver)
+
+    def solver_for(self, n_features: int) -> Solver:
+        """Return the solver for rows of so many features: of `auto`, the one that it chooses."""
+        solver = self.build_solver()
+        if not isinstance(solver, Auto):
+            return solver
+        kernel, hard = self.build_kernel(), math.isinf(self.C)
+        return solver.resolved(kernel, n_features, self.build_loss(), Bias(self.bias), hard)
+
+    def with_solver_for(self, n_features: int) -> Self:
+        """Return the same experiment with the solver chosen, as it is written down and repeated."""
+        return self.model_copy(update={"solver": self.solver_for(n_features).spec()})
 
     def build_loss(self) -> Hinge | SquaredHinge:
         """Return the loss these keys declare."""
@@ -382,7 +394,7 @@ def _set(raw: dict[str, Any], dotted: str, value: Any, where: str) -> None:
         rest = [yaml12.parse(dotted.split(".", 1)[1], where)]
     family: Any = {"kernel": Kernel, "solver": Solver}.get(head)
     if family is not None and rest:
-        spec = raw.get(head) or {"kernel": "rbf", "solver": "smo"}[head]
+        spec = raw.get(head) or {"kernel": "rbf", "solver": "auto"}[head]
         raw[head] = {"name": spec} if isinstance(spec, str) else _copy(spec)
         if rest == ["name"] and value in family.names():
             raw[head] = _renamed(family.named(value), raw[head])

@@ -138,7 +138,7 @@ class Batch:
             )
             for v in chosen
         )
-        if max(len(points) for _, points in series) < 2:
+        if max((len(points) for _, points in series), default=0) < 2:  # none where the best has no such parameter
             return None
         return Curves(name, series_name, series, _fixed_text(self, (name, series_name)), len(values) - len(chosen))
 

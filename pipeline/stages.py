@@ -104,6 +104,8 @@ def ingest(session: Session) -> Ingested:
     """Rows into the dataset on storage, or find it there."""
     with session.clock("ingest"):
         data = datasets.ingest(session.exp, session.root, session.progress, session.store)
+    if session.exp.sweep is None:  # a sweep's points may need solvers of their own
+        session.exp = session.exp.with_solver_for(data.n_features)
     return Ingested(
         path=str(data.path),
         fingerprint=data.fingerprint,
@@ -133,8 +135,8 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     """Which K an experiment needs, and where it is or will be: nothing is computed."""
     resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
     served = served_kernel(resolved, exp.bias)
-    dtype = np.dtype(exp.build_solver().column_dtype)
-    plan = choose_plan(exp, dataset.n_merged, dtype.itemsize)
+    dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
+    plan = choose_plan(exp, dataset, dtype.itemsize)
     if plan == "columns":
         kernel_id = sha256_of_json([dataset.fingerprint, served.spec(), dtype.name, "columns"])
         return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
@@ -158,13 +160,13 @@ def scorers(session: Session) -> Workers | None:
     return None if session.exp.cluster.kind == "inline" else session.workers
 
 
-def choose_plan(exp: Experiment, n: int, itemsize: int) -> str:
+def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:
     """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns.
 
     A solver of linear classifiers needs the rows behind the columns, which a K on storage does not have.
     """
-    fits = n * n * itemsize <= min(exp.cache.limit, exp.cache.disk)
-    return "resident" if fits and not exp.build_solver().solves.linear_only else "columns"
+    fits = dataset.n_merged**2 * itemsize <= min(exp.cache.limit, exp.cache.disk)
+    return "resident" if fits and not exp.solver_for(dataset.n_features).solves.linear_only else "columns"
 
 
 def solve(session: Session, data: Ingested, plan: KernelPlan) -> Solved:
@@ -202,7 +204,7 @@ def task_for(session: Session, data: Ingested, plan: KernelPlan, target: int) ->
         class_weight=class_weights(exp.class_weight, data.classes),
         loss=exp.loss,
         bias=exp.bias,
-        solver=exp.build_solver().spec(),
+        solver=exp.solver_for(data.n_features).spec(),
     )
 
 
@@ -210,7 +212,7 @@ def columns_for(session: Session, dataset: Any, plan: KernelPlan) -> Source:
     """Columns on demand, one cache for all problems of the run."""
     dtype, served = np.dtype(plan.dtype), served_kernel(Kernel.create(plan.kernel), session.exp.bias)
     local = computed_columns(str(dataset.path), served, dtype)
-    remote = session.exp.cluster.kind in REMOTE and not session.exp.build_solver().solves.linear_only
+    remote = session.exp.cluster.kind in REMOTE and not session.exp.solver_for(dataset.n_features).solves.linear_only
     source = WorkerColumns(local, str(dataset.path), session.workers) if remote else local
     limit = session.exp.cache.limit
     return CachedColumns(source, limit, None, min(limit // 4, SMO.square_bytes(source.n, dtype)))

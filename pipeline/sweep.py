@@ -80,15 +80,15 @@ def data_groups(points: Iterable[Point]) -> list[list[Point]]:
 
 
 def kernel_groups(
-    points: Iterable[Point], dataset: Any, plan: Callable[[Experiment, int, int], str]
+    points: Iterable[Point], dataset: Any, plan: Callable[[Experiment, Any, int], str]
 ) -> list[KernelGroup]:
-    """Points of one dataset by the K they need; `plan(exp, n, itemsize)` is resident or columns."""
+    """Points of one dataset by the K they need; `plan(exp, dataset, itemsize)` is resident or columns."""
 
     def described(point: Point) -> KernelGroup:
         kernel = point.exp.build_kernel().resolved(dataset.n_features, dataset.variance)
         kernel = served_kernel(kernel, point.exp.bias)
-        dtype = np.dtype(point.exp.build_solver().column_dtype)
-        return KernelGroup(plan(point.exp, dataset.n_merged, dtype.itemsize), kernel, dtype, (point,))
+        dtype = np.dtype(point.exp.solver_for(dataset.n_features).column_dtype)
+        return KernelGroup(plan(point.exp, dataset, dtype.itemsize), kernel, dtype, (point,))
 
     groups = grouped(map(described, points), lambda g: (g.plan, g.dtype.name, canonical_json(g.kernel.spec())))
     return [dataclasses.replace(g[0], points=tuple(one.points[0] for one in g)) for g in groups]

@@ -4,9 +4,10 @@ Every module of this package is imported, so a solver is added by adding one fil
 """
 
 from svmcore._plugins import import_siblings
+from svmcore.solvers.auto import Auto
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.smo import SMO
 
-__all__ = ["SMO", "Outcome", "Solver", "Solves"]
+__all__ = ["SMO", "Auto", "Outcome", "Solver", "Solves"]
 
 import_siblings(__name__, list(__path__))

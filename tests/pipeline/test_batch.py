@@ -355,12 +355,12 @@ def test_kernels__of_one_dataset_come_from_one_pass_and_other_scales_from_anothe
     monkeypatch.setattr(batches, "compute_grams", spy)
     sweep = {
         "grid": {"kernel.gamma": [0.02, 0.08], "C": [1.0], "data.scale": ["none", "standard"]},
-        "list": [{"kernel": "linear"}],
+        "list": [{"kernel": {"name": "polynomial", "degree": 2}}],
         "folds": 2,
         "refit": False,
     }
     found = run(config | {"sweep": sweep}, store=tmp_path)
-    assert [names for _, names in calls] == [["rbf", "rbf", "linear"], ["rbf", "rbf"]]
+    assert [names for _, names in calls] == [["rbf", "rbf", "centred-polynomial"], ["rbf", "rbf"]]
     assert calls[0][0] != calls[1][0]
     assert len(found["points"]) == 5
     assert next(row for row in rows_of(found["run"]) if row["kernel"])["kernel.gamma"] == ""

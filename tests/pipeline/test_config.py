@@ -74,7 +74,9 @@ def test_a_file_needs_only_a_source(tmp_path):
     exp = load_experiment(written(tmp_path, "data: {source: 'sklearn:iris'}", "small.yaml"))
     assert (exp.name, exp.C, exp.bias, exp.loss, exp.multiclass, exp.seed) == ("small", 1.0, "free", "hinge", "ovr", 0)
     assert exp.kernel == {"name": "rbf", "gamma": "scale"}
-    assert exp.solver["name"] == "smo"
+    assert exp.solver["name"] == "auto"
+    assert exp.solver_for(4).name == "smo"
+    assert load_experiment(IRIS | {"kernel": "linear"}).with_solver_for(4).solver["name"] == "interior-point"
     assert exp.tol == 1e-3
     assert exp.data.scale == "none"
 
@@ -295,8 +297,9 @@ def test_a_solver_that_does_not_fit_is_refused_when_the_file_is_read(monkeypatch
     from svmcore.solvers import SMO, Solves
 
     monkeypatch.setattr(SMO, "solves", Solves(losses=(SquaredHinge,)))
-    assert "loss=hinge" in message(IRIS)
-    assert load_experiment(IRIS | {"loss": "squared_hinge"}).loss == "squared_hinge"
+    smo = IRIS | {"solver": "smo"}
+    assert "loss=hinge" in message(smo)
+    assert load_experiment(smo | {"loss": "squared_hinge"}).loss == "squared_hinge"
 
 
 # ---- fingerprint ----
