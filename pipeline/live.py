@@ -63,12 +63,16 @@ class Watch:
         """Pass on what changed, until the end."""
         seen: dict[str, str] = {}
         while not self.ended.wait(POLL_SECONDS):
-            for file in self.folder.glob("[0-9a-f]*"):
-                with contextlib.suppress(OSError, ValueError):
-                    text = file.read_text()
-                    if seen.get(file.name) != text:
-                        seen[file.name] = text
-                        self._tell(file.name, json.loads(text)[2], "running")
+            with contextlib.suppress(FileNotFoundError):  # the folder goes first where all problems are to stop
+                for file in self.folder.glob("[0-9a-f]*"):
+                    self._read(file, seen)
+
+    def _read(self, file: Path, seen: dict[str, str]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            text = file.read_text()
+            if seen.get(file.name) != text:
+                seen[file.name] = text
+                self._tell(file.name, json.loads(text)[2], "running")
 
 
 @contextlib.contextmanager

@@ -172,7 +172,7 @@ def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(servi
     code, err, alive = service.end(signal.SIGTERM)
     assert code == 143, err
     assert not alive
-    assert "Traceback" not in err
+    assert "Traceback" not in err, err
     assert "class_weight names 'dog'" in err
     with sqlite3.connect(service.home / "prefect" / "prefect.db") as database:
         states = dict(database.execute("select id, state_type from flow_run"))
