@@ -15,6 +15,7 @@ SUM_RTOL = 1e-12
 PEER_SUM_RTOL = 1e-9
 ROUNDING = 1e-12  # relative: what float64 leaves of a gap of millions
 OBJECTIVE_RTOL = 1e-6
+JUDGED_RTOL = 1e-8  # what the coarser judge and the shares of copies may leave
 LATE = 1.1  # times the limit: the certificate and the last step may end after it
 
 FALSE_GAP, FALSE_CONVERGED = "false gap", "false converged"
@@ -100,6 +101,7 @@ def _objective_off(claims: Record, truth: Record) -> bool:
         if claimed is None or not math.isfinite(claimed):
             continue
         slack = claims["bar"] or OBJECTIVE_RTOL * _scale(truth)
+        slack = max(slack, JUDGED_RTOL * _scale(truth))  # copies share a variable, and the judge rounds too
         if not any(_near(claimed, truth[prefix + name], slack) for prefix in ("", "plain_")):
             return True
     return False
