@@ -14,7 +14,7 @@ from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Rows
 from svmcore.rows import Merged, merge_rows
 
-__all__ = ["Distinct", "distinct_rows", "merge_precomputed"]
+__all__ = ["Distinct", "distinct_rows", "merge_precomputed", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,3 +108,22 @@ def _variance(kernel: Kernel, distinct: Distinct) -> float:
     values = X.astype(np.float64)
     mean = float(weight @ np.asarray(values.sum(axis=1)).ravel()) / n_entries
     return float(weight @ np.asarray(values.multiply(values).sum(axis=1)).ravel()) / n_entries - mean**2
+
+
+def shared(values: Floats, of: Floats, weights: Floats) -> Floats:
+    """Parts (n,) of values (m,) for copies of number `of` (n,), in proportion to their weights; they add up exactly.
+
+    Parts are multiples of the last digit of their value, and the heaviest copy gets what is left: a model of the copies
+    has the very outputs of the model of the distinct rows.
+
+    >>> shared(np.array([1.0, 0.3]), np.array([0, 0, 0, 1]), np.ones(4))
+    array([0.33333333, 0.33333333, 0.33333333, 0.3       ])
+    """
+    m, sizes = len(values), np.abs(values)
+    share = weights / np.bincount(of, weights=weights, minlength=m)[of]
+    digit = np.spacing(sizes)[of]
+    parts = np.floor(sizes[of] * share / digit) * digit
+    order = np.lexsort((weights, of))
+    heaviest = order[np.append(np.diff(of[order]) > 0, True)]
+    parts[heaviest] += (sizes - np.bincount(of, weights=parts, minlength=m))[of[heaviest]]
+    return np.asarray(np.sign(values)[of] * parts)

@@ -14,7 +14,7 @@ import numpy as np
 
 from svmcore._platt import fit_sigmoid, held_out_decisions
 from svmcore._threads import n_threads, one_blas_thread
-from svmcore.distinct import Distinct, distinct_rows
+from svmcore.distinct import Distinct, distinct_rows, shared
 from svmcore.errors import InvalidProblem
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
@@ -288,8 +288,10 @@ def _training(work: _Work, X: Rows, classes: Floats) -> Training:
     place[used] = np.arange(len(used))
     copies = np.flatnonzero(place[distinct.merged.inverse] >= 0)
     of = distinct.merged.inverse[copies]
-    share = distinct.weights[copies] / distinct.total[of]
-    split = np.where(np.abs(coef[:, of]) == work.C[of], np.sign(coef[:, of]) * work.bounds(copies), coef[:, of] * share)
+    split = coef[:, of]
+    if len(copies) > len(used):
+        parts = np.array([shared(row, of, distinct.weights[copies]) for row in coef])
+        split = np.where(np.abs(split) == work.C[of], np.sign(split) * work.bounds(copies), parts)
     return Training(
         model=model,
         targets=tuple(work.goals),

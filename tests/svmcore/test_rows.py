@@ -1,5 +1,7 @@
 """Merging identical rows: exact, and in an order that depends on content alone."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from svmcore import merge_rows
+from svmcore.distinct import shared
 from svmcore.rows import row_hash
 
 tables = arrays(
@@ -65,3 +68,14 @@ def test_row_hash__csr_with_stored_zeros_and_duplicates_is_the_same_row():
 def test_merge_rows__few_rows(n):
     merged = merge_rows(np.ones((n, 2)), np.zeros(n, dtype=int))
     assert (len(merged.first), len(merged.inverse)) == (n, n)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40))
+def test_shared__parts_of_copies_add_up_to_the_last_bit(seed, n):
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=5) * 10.0 ** rng.integers(-8, 9, 5) * rng.integers(0, 2, 5)
+    of, weights = rng.integers(0, 5, n), rng.uniform(0.01, 2.0, n)
+    parts = shared(values, of, weights)
+    for k in np.unique(of):
+        assert sum(map(Fraction, parts[of == k])) == Fraction(values[k])
+        np.testing.assert_allclose(parts[of == k], values[k] * weights[of == k] / weights[of == k].sum(), rtol=1e-12)
