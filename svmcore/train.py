@@ -27,8 +27,9 @@ from svmcore.multiclass import Target, targets
 from svmcore.plan import Plan, choose_plan
 from svmcore.points import Floats, Rows
 from svmcore.qp import Bias, SignedQP
-from svmcore.solution import Solution
+from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
+from svmcore.solvers.base import SLACK
 from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.squares import give_back
 from svmcore.tasks import SVC
@@ -37,6 +38,7 @@ __all__ = ["Control", "Recipe", "Training", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
+EPS = float(np.finfo(np.float64).eps)
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
@@ -240,12 +242,27 @@ class _Work:
         rows = np.flatnonzero(y)
         qp = SVC(self.recipe.loss).program(self._source(k, rows), y[rows], self.C[rows])
         start = None if self.start is None else self.start[k, rows]
-        self.solutions[k] = self.recipe.solver.solve(qp, start, self.control.monitor(k))
-        self.coef[k, rows] = self.solutions[k].beta
+        solution = self.recipe.solver.solve(qp, start, self.control.monitor(k))
+        self.solutions[k] = self._as_copies(qp, rows, solution)
+        self.coef[k, rows] = solution.beta
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
             self.sigmoids[k] = self._sigmoid(k, qp, rows)
+
+    def _as_copies(self, qp: SignedQP, rows: Floats, solution: Solution) -> Solution:
+        """The solution with what its certificate does not know: copies at their bounds add up to a rounded bound."""
+        several = self.distinct.merged.counts[rows] > 1
+        bounded = several & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
+        lost = EPS * float(np.abs(solution.beta[bounded]).sum())
+        found, tol = solution.certificate, self.recipe.solver.tol
+        if lost == 0.0:
+            return solution
+        doubt = found.uncertainty + 2.0 * lost * float(np.abs(qp.diagonal).max())
+        found = dataclasses.replace(found, uncertainty=doubt, infeasibility=found.infeasibility + lost)
+        proved = found.kkt_gap + doubt <= SLACK * tol
+        doubtful = solution.status is Status.CONVERGED and not proved
+        return dataclasses.replace(solution, certificate=found, status=Status.STALLED if doubtful else solution.status)
 
     def _sigmoid(self, k: int, qp: SignedQP, rows: Floats) -> tuple[float, float]:
         """Platt's A and B from five folds over the original rows of the problem."""
