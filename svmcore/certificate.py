@@ -264,7 +264,8 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
             least = (score - sign * error)[at][shrinks[at]].min(initial=np.inf)
             ends.append(max(m, -least) if anchored else m - least)
         gap, high, low = (max(old, float(new)) for old, new in zip((gap, high, low), ends, strict=True))
-    return gap, max(high - gap, gap - low)
+    missed = sum(_sum_error(qp, beta, g) for g in range(len(qp.groups.sums)))
+    return gap, max(high - gap, gap - low) + 2.0 * missed * float(np.abs(qp.diagonal).max())
 
 
 def _group(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats, g: int) -> tuple[float, float]:
@@ -289,10 +290,12 @@ def _dual(qp: SignedQP, beta: Floats, norm2: float) -> float:
 
 def _infeasibility(qp: SignedQP, beta: Floats) -> float:
     worst = max(0.0, float((qp.lo - beta).max(initial=0.0)), float((beta - qp.hi).max(initial=0.0)))
-    for g, total in enumerate(qp.groups.sums):
-        part = beta[qp.groups.members(g, qp.m)]
-        worst = max(worst, abs(exact_sum(np.append(part, -total))))
-    return worst
+    return max([worst, *(_sum_error(qp, beta, g) for g in range(len(qp.groups.sums)))])
+
+
+def _sum_error(qp: SignedQP, beta: Floats, g: int) -> float:
+    """By how much the sum of group g is off: scores of K and of K centred differ by as much of a kernel value."""
+    return abs(exact_sum(np.append(beta[qp.groups.members(g, qp.m)], -qp.groups.sums[g])))
 
 
 def _relative_gap(qp: SignedQP, primal: float, dual: float) -> float | None:

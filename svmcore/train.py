@@ -6,6 +6,7 @@ depends on content alone, so a weight of two gives the same bits as the row twic
 """
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +39,6 @@ __all__ = ["Control", "Recipe", "Training", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
-EPS = float(np.finfo(np.float64).eps)
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
@@ -250,11 +250,23 @@ class _Work:
         if self.recipe.seed is not None:
             self.sigmoids[k] = self._sigmoid(k, qp, rows)
 
+    @functools.cached_property
+    def _lost(self) -> Floats:
+        """By how much the bounds of its copies miss that of each distinct row (m,), summed in more digits."""
+        inverse = self.distinct.merged.inverse
+        order = np.argsort(inverse, kind="stable")
+        if len(order) == len(self.C):
+            return np.zeros(len(self.C))
+        bounds = self.bounds(order).astype(np.longdouble)
+        firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
+        with np.errstate(invalid="ignore"):  # of infinite bounds
+            lost = np.abs(np.add.reduceat(bounds, firsts) - self.C).astype(np.float64)
+        return np.nan_to_num(lost, nan=0.0)
+
     def _as_copies(self, qp: SignedQP, rows: Floats, solution: Solution) -> Solution:
         """The solution with what its certificate does not know: copies at their bounds add up to a rounded bound."""
-        several = self.distinct.merged.counts[rows] > 1
-        bounded = several & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
-        lost = EPS * float(np.abs(solution.beta[bounded]).sum())
+        bounded = (solution.beta == qp.lo) | (solution.beta == qp.hi)
+        lost = float(self._lost[rows][bounded].sum())
         found, tol = solution.certificate, self.recipe.solver.tol
         if lost == 0.0:
             return solution

@@ -114,7 +114,9 @@ def test_weight_of_two__is_the_row_twice_to_the_last_bit(iris, scheme, class_wei
     repeated = SVC(multi_class=scheme, class_weight=class_weight).fit(X[twice], y[twice])
     np.testing.assert_array_equal(weighted.decision_function(X), repeated.decision_function(X))
     assert weighted._gamma == repeated._gamma
-    assert weighted.certificate_ == repeated.certificate_
+    for one, other in zip(weighted.certificate_, repeated.certificate_, strict=True):
+        # what copies' bounds lose in rounding is counted where there are copies
+        assert (one.primal, one.dual, one.kkt_gap) == (other.primal, other.dual, other.kkt_gap)
     np.testing.assert_array_equal(np.unique(twice[repeated.support_]), np.sort(weighted.support_))
 
 
