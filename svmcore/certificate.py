@@ -31,6 +31,7 @@ from svmcore.sources.base import matvec_and_sizes, matvec_compensated
 __all__ = ["Certificate", "Evaluation", "certify", "evaluate"]
 
 EPS = float(np.finfo(np.float64).eps)
+ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
 OBJECTIVE = 1e-7  # relative error of the objectives that calls for exact values
 
 
@@ -265,6 +266,7 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
             ends.append(max(m, -least) if anchored else m - least)
         gap, high, low = (max(old, float(new)) for old, new in zip((gap, high, low), ends, strict=True))
     missed = sum(_sum_error(qp, beta, g) for g in range(len(qp.groups.sums)))
+    missed = min(missed, ROUNDED_SUM * outputs.length)  # more than that is no rounding: it is the infeasibility
     return gap, max(high - gap, gap - low) + 2.0 * missed * float(np.abs(qp.diagonal).max())
 
 

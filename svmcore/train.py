@@ -265,7 +265,7 @@ class _Work:
 
     def _as_copies(self, qp: SignedQP, rows: Floats, solution: Solution) -> Solution:
         """The solution with what its certificate does not know: copies at their bounds add up to a rounded bound."""
-        bounded = (solution.beta == qp.lo) | (solution.beta == qp.hi)
+        bounded = (solution.beta != 0) & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
         lost = float(self._lost[rows][bounded].sum())
         found, tol = solution.certificate, self.recipe.solver.tol
         if lost == 0.0:
