@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers import finite
-from svmcore.certificate import Certificate, Evaluation
+from svmcore.certificate import BAR, SHARE, SLACK, Certificate, Evaluation
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status
@@ -30,9 +30,6 @@ from svmcore.sources.base import matvec_and_sizes
 
 __all__ = ["Difference", "Found", "differences_of"]
 
-SLACK = 1.05  # converged means kkt_gap + uncertainty <= 1.05 tol
-SHARE = 0.02  # of tol, that the gap may be off beyond what is stated, and that may be stated
-BAR = 1e-6  # of the objectives
 FEASIBLE = 1e-12  # of the sum of the coefficients' sizes
 EPS = float(np.finfo(np.float64).eps)
 

@@ -28,11 +28,14 @@ from svmcore.primal import at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP, exact_sum
 from svmcore.sources.base import matvec_and_sizes, matvec_compensated
 
-__all__ = ["Certificate", "Evaluation", "certify", "evaluate"]
+__all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
 OBJECTIVE = 1e-7  # relative error of the objectives that calls for exact values
+SLACK = 1.05  # converged means kkt_gap + uncertainty <= 1.05 tol,
+SHARE = 0.02  # of tol is the largest uncertainty of a proof,
+BAR = 1e-6  # of the objectives the largest bar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +68,15 @@ class Certificate:
     uncertainty: float = 0.0
     bar: float = 0.0
     exact: int = 0
+
+    def proves(self, tol: float) -> bool:
+        """Whether the gap is proved to be within `tol`: a proof within wide bounds is none."""
+        return self.kkt_gap + self.uncertainty <= SLACK * tol and not self.is_wide(tol)
+
+    def is_wide(self, tol: float) -> bool:
+        """Whether rounding leaves more doubt than a proof may have: float64 cannot tell."""
+        scale = max(abs(self.primal), abs(self.dual))
+        return not (self.uncertainty <= SHARE * tol and self.bar <= BAR * scale)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,8 +165,11 @@ class _Outputs:
 
     def _finest_errors(self, values: Floats) -> Floats:
         """Bound (n,) of what twice the digits leave: the last rounding."""
-        count = float(len(self.support) + 100.0)
-        return EPS * np.abs(values) + (count * EPS) ** 2 * self.sizes
+        largest, features = 0.0, 0
+        if self.exact is not None and not self._direct:
+            largest, features = self.exact.finest_size, self.exact.X.shape[1]
+        count = float(len(self.support) + features + 100)
+        return EPS * np.abs(values) + (count * EPS) ** 2 * (self.sizes + 2.0 * largest * self.length)
 
     @property
     def scores(self) -> Floats:
@@ -177,7 +192,7 @@ class _Outputs:
             lambda rows: self.exact.product(rows, self.support, coef),
             lambda rows, values: unit[rows],
         )
-        if self.exact.has_finest and self._is_coarse(resolution):
+        if self.exact.can_refine(len(self.support)) and self._is_coarse(resolution):
             finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
             self._sharpen(resolution, functools.partial(finest, self.support), finest, self._finest_bound)
 
@@ -190,8 +205,13 @@ class _Outputs:
 
     @property
     def _objective_is_coarse(self) -> bool:
-        value = _dual(self.qp, self.beta, float(self.coef @ self.values))
-        return float(np.abs(self.coef) @ self.errors) > OBJECTIVE * abs(value)
+        """Whether errors of the support vectors could be seen in the primal, where a loss is as steep as its box."""
+        qp, error = self.qp, self.qp.at_variables(self.errors)
+        used = self.beta != 0
+        steepest = np.maximum(np.abs(qp.lo[used]), np.abs(qp.hi[used]))
+        steepest = np.where(np.isfinite(steepest), steepest, np.abs(self.beta[used]))
+        value = _dual(qp, self.beta, float(self.coef @ self.values))
+        return float(steepest @ error[used]) > OBJECTIVE * abs(value)
 
     def _sharpen(self, resolution: float, of_support: Any, of_rows: Any, bound: Any) -> None:
         """The support first, which decides the objectives too; then what could still be an extreme."""

@@ -68,6 +68,7 @@ class Groups:
 
 
 NO_GROUPS = Groups()
+MENDING_STEPS = 8  # each leaves a rounding error of what the one before has left
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -180,18 +181,37 @@ class SignedQP:
             beta[at] = np.clip(part + missing * room / room.sum(), lo, hi)
 
     def mended(self, beta: Floats) -> Floats:
-        """`beta` with what rounding has left of its sums put on the free variables with the most room."""
+        """`beta` with what rounding has left of its sums put on free variables."""
         for g, total in enumerate(self.groups.sums):
             at = self.groups.members(g, self.m)
-            part = beta[at]
-            for _ in range(2):
-                room = np.minimum(part - self.lo[at], self.hi[at] - part)
-                best = int(np.argmax(np.where(np.isinf(room), np.abs(part), room)))
-                missing = total - exact_sum(part)
-                if abs(missing) <= room[best]:
-                    part[best] += missing
-            beta[at] = part
+            beta[at] = _summing_to(total, beta[at], self.lo[at], self.hi[at])
         return beta
+
+
+def _summing_to(total: float, beta: Floats, lo: Floats, hi: Floats) -> Floats:
+    """Move free variables of `beta` (m,) until it sums to `total`: exactly, where one has digits small enough.
+
+    A variable of the size of the largest takes most of what is missing, one with finer digits the rest.
+    """
+    for _ in range(MENDING_STEPS):
+        missing = -exact_sum(np.append(beta, -total))
+        room = np.minimum(beta - lo, hi - beta)
+        free = np.flatnonzero(room > abs(missing))
+        if missing == 0.0 or not len(free):
+            break
+        left = np.abs(_rounding_of_sum(beta[free], missing))
+        if left.min() >= abs(missing):
+            break
+        best = free[left == left.min()]
+        beta[best[np.argmax(room[best])]] += missing
+    return beta
+
+
+def _rounding_of_sum(a: Floats, b: float) -> Floats:
+    """What float64 loses of a + b, exactly (Knuth's two-sum)."""
+    total = a + b
+    moved = total - a
+    return np.asarray((a - (total - moved)) + (b - moved))
 
 
 def exact_sum(values: Floats) -> float:

@@ -30,7 +30,6 @@ from svmcore.points import Floats, Rows
 from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
-from svmcore.solvers.base import SLACK
 from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.squares import give_back
 from svmcore.tasks import SVC
@@ -272,8 +271,7 @@ class _Work:
             return solution
         doubt = found.uncertainty + 2.0 * lost * float(np.abs(qp.diagonal).max())
         found = dataclasses.replace(found, uncertainty=doubt, infeasibility=found.infeasibility + lost)
-        proved = found.kkt_gap + doubt <= SLACK * tol
-        doubtful = solution.status is Status.CONVERGED and not proved
+        doubtful = solution.status is Status.CONVERGED and not found.proves(tol)
         return dataclasses.replace(solution, certificate=found, status=Status.STALLED if doubtful else solution.status)
 
     def _sigmoid(self, k: int, qp: SignedQP, rows: Floats) -> tuple[float, float]:

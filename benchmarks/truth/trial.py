@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.remote import Remote, WorkerEnded
 from benchmarks.truth.design import LIMIT_SECONDS, Problem
-from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP, verdicts_of
+from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP, OFF_ITS_BAR, verdicts_of
 from benchmarks.truth.workers import Judge, Libsvm, Ours
 
 Record = dict[str, Any]
@@ -61,7 +61,7 @@ class Lane:
     def _judged(self, record: Record, finest: Callable[[], Record | None]) -> Record:
         """Add the verdicts; nobody is accused of a falsehood but by the finest judge."""
         verdicts = verdicts_of(record)
-        if record["truth"] and {FALSE_GAP, FALSE_CONVERGED} & set(verdicts):
+        if record["truth"] and {FALSE_GAP, FALSE_CONVERGED, OFF_ITS_BAR} & set(verdicts):
             record |= {"truth": finest()}
             verdicts = verdicts_of(record)
         return record | {"verdicts": verdicts}

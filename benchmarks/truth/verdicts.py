@@ -18,11 +18,11 @@ OBJECTIVE_RTOL = 1e-6
 JUDGED_RTOL = 1e-8  # what the coarser judge and the shares of copies may leave
 LATE = 1.1  # times the limit: the certificate and the last step may end after it
 
-FALSE_GAP, FALSE_CONVERGED = "false gap", "false converged"
+FALSE_GAP, FALSE_CONVERGED, OFF_ITS_BAR = "false gap", "false converged", "objective outside its bar"
 VERDICTS = {
     FALSE_GAP: "the certificate's gap is off by more than its uncertainty and 2 % of tol",
     FALSE_CONVERGED: "converged with a gap above 1.05 tol, or infeasible by more than 1e-12 of sum abs(beta)",
-    "objective outside its bar": "the certificate's primal or dual is off by more than its bar (none stated: 1e-6)",
+    OFF_ITS_BAR: "the certificate's primal or dual is off by more than its bar (none stated: 1e-6)",
     "wide claim": "converged with an uncertainty above 2 % of tol or a bar above 1e-6 of the objective",
     "dual below LIBSVM": "hinge, psd kernel: the dual is more than 1e-6 below LIBSVM's, whose answer is within tol",
     "stalled unjustly": "stalled where float64 can tell",
@@ -74,7 +74,7 @@ def verdicts_of(record: Record) -> list[str]:
     found = {
         FALSE_GAP: false_gap(ours["claims"], truth),
         FALSE_CONVERGED: converged and not within(truth),
-        "objective outside its bar": _objective_off(ours["claims"], truth),
+        OFF_ITS_BAR: _objective_off(ours["claims"], truth),
         "wide claim": converged and _wide(ours["claims"], truth),
         "dual below LIBSVM": _below(record),
         "stalled unjustly": ours["status"] == "stalled" and tellable(record),

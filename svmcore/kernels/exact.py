@@ -22,6 +22,7 @@ from svmcore.kernels.rounding import UNIT64, Rounding, of_sums
 from svmcore.passes.compensated import (
     outputs_of_csr,
     outputs_of_dense,
+    power_outputs,
     quadratic_moments,
     quadratic_outputs,
     weights_of_csr,
@@ -34,6 +35,7 @@ __all__ = ["ExactKernel"]
 PARTS = 32  # ranges of rows or columns at most: partial sums are this many numbers a row
 CHUNK = 256  # rows that are worth a thread
 FINEST_FEATURES = 64  # of which all products of two are formed in twice the digits
+FINEST_PRODUCTS = 3e8  # of two numbers that are formed in twice the digits at most: a few seconds
 
 
 class ExactKernel:
@@ -176,27 +178,60 @@ class ExactKernel:
         lengths *= 1.0 + 1e-6  # the rows as they are served
         return lengths * float(np.abs(coef) @ lengths)
 
+    def can_refine(self, m: int) -> bool:
+        """Whether `finest` is to be had of a product over `m` columns, and soon: of polynomials."""
+        pairs = float(len(self)) * m * self.X.shape[1]
+        return self._is_polynomial and (self._through_moments or pairs <= FINEST_PRODUCTS)
+
     @property
-    def has_finest(self) -> bool:
-        """Whether `finest` is to be had: polynomials of degree two over a few dozen dense features."""
-        quadratic = self.kernel.name in ("polynomial", "centred-polynomial") and getattr(self.kernel, "degree", 0) == 2
-        return quadratic and not sparse.issparse(self.X) and self.X.shape[1] <= FINEST_FEATURES
+    def _is_polynomial(self) -> bool:
+        return self.kernel.name in ("polynomial", "centred-polynomial")
+
+    @property
+    def _through_moments(self) -> bool:
+        few = not sparse.issparse(self.X) and self.X.shape[1] <= FINEST_FEATURES
+        return few and getattr(self.kernel, "degree", 0) == 2
+
+    @property
+    def finest_size(self) -> float:
+        """Largest value that cancels in `finest`: of the kernel as it is, where that about the centre comes from it."""
+        if self._through_moments or not self.kernel.is_centred:
+            return 0.0
+        kernel = cast(Any, self.kernel)
+        base = kernel.gamma * float(self._given.moments.square.max(initial=0.0)) + abs(kernel.coef0)
+        return float(base**kernel.degree)
 
     def finest(self, rows: Any, columns: Any, coef: Floats) -> Floats:
-        """As `product`, in twice the digits through the moments sum coef_j x_j and sum coef_j x_j x_j'."""
+        """As `product`, in twice the digits."""
         rows, columns = (np.arange(len(self))[side] for side in (rows, columns))
-        p, kernel = self.X.shape[1], cast(Any, self.kernel)
-        w, M = np.zeros((2, p)), np.zeros((2, p, p))
-        quadratic_moments(np.ascontiguousarray(self.X[columns]), self._about, np.asarray(coef, np.float64), w, M)
-        out, total = np.empty(len(rows)), math.fsum(coef.tolist())
-        about, parameters = self._about, (float(kernel.gamma), float(kernel.coef0), self.kernel.is_centred)
+        coef, out = np.ascontiguousarray(coef, np.float64), np.empty(len(rows))
+        apply = (self._by_moments if self._through_moments else self._by_pairs)(columns, coef, math.fsum(coef.tolist()))
 
-        def apply(first: int, last: int) -> None:
-            X = np.ascontiguousarray(self.X[rows[first:last]])
-            quadratic_outputs(X, about, *parameters, total, w, M, out[first:last])
+        def some(first: int, last: int) -> None:
+            for start in range(first, last, CHUNK):
+                part = slice(start, min(start + CHUNK, last))
+                apply(self._dense(rows[part]), out[part])
 
-        split_range(len(rows), apply, least=CHUNK)
+        split_range(len(rows), some, least=CHUNK)
         return out
+
+    def _by_moments(self, columns: Floats, coef: Floats, total: float) -> Callable[[Floats, Floats], None]:
+        """Degree two, through sum coef_j x_j and sum coef_j x_j x_j'."""
+        p, kernel, about = self.X.shape[1], cast(Any, self.kernel), self._about
+        w, M = np.zeros((2, p)), np.zeros((2, p, p))
+        quadratic_moments(self._dense(columns), about, coef, w, M)
+        parameters = float(kernel.gamma), float(kernel.coef0), kernel.is_centred
+        return lambda X, out: quadratic_outputs(X, about, *parameters, total, w, M, out)
+
+    def _by_pairs(self, columns: Floats, coef: Floats, total: float) -> Callable[[Floats, Floats], None]:
+        """Any degree, value by value."""
+        Z, kernel, about = self._dense(columns), cast(Any, self.kernel), self._about
+        parameters = float(kernel.gamma), float(kernel.coef0), int(kernel.degree), kernel.is_centred
+        return lambda X, out: power_outputs(X, Z, coef, about, *parameters, total, out)
+
+    def _dense(self, rows: Any) -> Floats:
+        X = self.X[rows]
+        return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     # ---- how it is done
     def _left(self, rows: Any) -> Points:

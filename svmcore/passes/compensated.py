@@ -15,6 +15,7 @@ from svmcore._numba import njit
 __all__ = [
     "outputs_of_csr",
     "outputs_of_dense",
+    "power_outputs",
     "quadratic_moments",
     "quadratic_outputs",
     "weights_of_csr",
@@ -164,4 +165,39 @@ def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  #
             ends = _times((total, 0.0), _plus(_times(A, A), _plus(_times(_plus(A, A), b), _times(b, b))))
             value = _plus(value, _plus(ends, _times(_times(twice, A), wm)))
             value = _plus(value, _times(square, mMm))
+        out[i] = value[0] + value[1]
+
+
+@njit
+def _power_of_products(x, z, gamma, coef0, degree):  # type: ignore[no-untyped-def]
+    """(gamma x'z + coef0)^degree of rows in float64."""
+    inner, value = (0.0, 0.0), (1.0, 0.0)
+    for f in range(len(x)):
+        inner = _plus(inner, _product(float(x[f]), float(z[f])))
+    base = _plus(_times((gamma, 0.0), inner), (coef0, 0.0))
+    for _ in range(degree):
+        value = _times(value, base)
+    return value
+
+
+@njit
+def power_outputs(X, Z, coef, centre, gamma, coef0, degree, is_centred, total, out):  # type: ignore[no-untyped-def]
+    """out_i = sum_j coef_j k(x_i, z_j) of k = (gamma x'z + coef0)^degree, or of that about the centre m.
+
+    About it, k(x, z) - k(x, m) - k(m, z) + k(m, m) is formed as it stands: twice the digits bear what cancels.
+    `total` is sum_j coef_j.
+    """
+    origin, at_centre = _power_of_products(centre, centre, gamma, coef0, degree), (0.0, 0.0)
+    for j in range(Z.shape[0]):
+        part = _power_of_products(centre, Z[j], gamma, coef0, degree)
+        at_centre = _plus(at_centre, _times((coef[j], 0.0), part))
+    for i in range(X.shape[0]):
+        value = (0.0, 0.0)
+        for j in range(Z.shape[0]):
+            part = _power_of_products(X[i], Z[j], gamma, coef0, degree)
+            value = _plus(value, _times((coef[j], 0.0), part))
+        if is_centred:
+            away = _power_of_products(X[i], centre, gamma, coef0, degree)
+            away = _times((-total, 0.0), _plus(away, (-origin[0], -origin[1])))
+            value = _plus(_plus(value, (-at_centre[0], -at_centre[1])), away)
         out[i] = value[0] + value[1]

@@ -26,7 +26,6 @@ from svmcore.solution import Solution, Status
 
 __all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "linear_rows"]
 
-SLACK = 1.05  # converged means kkt_gap + uncertainty <= 1.05 tol
 RESOLUTION = 0.005  # of tol: scores that decide are known to this
 POLISHES = 8  # how often a claim may be refuted before the solve counts as stalled
 HULL_DISTANCE = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-9}  # relative, see `Solver.separates`
@@ -253,7 +252,7 @@ class Solver(Plugin, ABC):
             found = evaluate(qp, outcome.beta, RESOLUTION * self.tol)
             gap = found.certificate.kkt_gap + found.certificate.uncertainty
             outcome.status = self._earned(qp, outcome, found, gap)
-            if outcome.status not in (Status.CONVERGED, Status.STALLED) or gap <= SLACK * self.tol:
+            if outcome.status not in (Status.CONVERGED, Status.STALLED) or found.certificate.proves(self.tol):
                 break
             if gap > 0.5 * best or outcome.status is Status.STALLED:
                 finer = qp.source.finer() if self.solves.certifies else None
@@ -262,7 +261,7 @@ class Solver(Plugin, ABC):
                 qp, best = (dataclasses.replace(qp, source=finer) if finer is not None else qp), np.inf
             beta, score, n_iter, best = outcome.beta.copy(), found.score, outcome.n_iter, min(best, gap)
         if outcome.status in (Status.CONVERGED, Status.STALLED):
-            outcome.status = Status.CONVERGED if gap <= SLACK * self.tol else Status.STALLED
+            outcome.status = Status.CONVERGED if found.certificate.proves(self.tol) else Status.STALLED
         return outcome, found
 
     def _earned(self, qp: SignedQP, outcome: Outcome, found: Evaluation, gap: float) -> Status:
@@ -291,11 +290,8 @@ class Solver(Plugin, ABC):
         if outcome.status is not Status.CONVERGED and self.solves.certifies:
             gap, remedy = found.certificate.kkt_gap, ""
             if outcome.status is Status.STALLED:
-                remedy = (
-                    "; float64 cannot tell more: scale the data"
-                    if found.certificate.uncertainty > 0.02 * self.tol
-                    else ""
-                )
+                wide = found.certificate.is_wide(self.tol)
+                remedy = "; float64 cannot tell more: scale the data" if wide else ""
             warnings.warn(
                 f"solver {self.name!r} ended {outcome.status} with a KKT gap of {gap:.3g}, tol {self.tol:g}{remedy}",
                 ConvergenceWarning,
