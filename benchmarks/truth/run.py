@@ -11,11 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks.results import Record, Results, read
 from benchmarks.truth.design import Problem
 from benchmarks.truth.trial import Lane
 from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP
+from benchmarks.truth.workers import Ours
 
 SUITE, PEERS = "truth-problems", "truth-libsvm"
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -24,7 +26,7 @@ SAY_EVERY = 50
 
 @dataclass
 class Request:
-    """What is asked for; `reuse_peer` takes LIBSVM's answers from earlier runs."""
+    """What is asked for; `reuse_peer` takes LIBSVM's answers from earlier runs, `ours` makes the solver on trial."""
 
     folder: Path
     name: str
@@ -32,6 +34,7 @@ class Request:
     jobs: int = 1
     reuse_peer: bool = False
     libsvm_only: bool = False
+    ours: Callable[[], Any] = Ours
     say: Callable[[str], None] = print
 
 
@@ -104,7 +107,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _lane(progress: Progress, peers: dict[str, Record]) -> None:
-    lane = Lane(peers)
+    lane = Lane(peers, progress.request.ours)
     try:
         while (problem := progress.next()) is not None:
             if progress.request.libsvm_only:

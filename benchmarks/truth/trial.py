@@ -41,8 +41,8 @@ class Served:
 class Lane:
     """The three processes of a lane; `peers` holds LIBSVM's records of earlier runs by problem."""
 
-    def __init__(self, peers: Mapping[str, Record]) -> None:
-        self._ours, self._libsvm, self._judge = Served(Ours), Served(Libsvm), Served(Judge)
+    def __init__(self, peers: Mapping[str, Record], ours: Callable[[], Any] = Ours) -> None:
+        self._ours, self._libsvm, self._judge = Served(ours), Served(Libsvm), Served(Judge)
         self._peers = peers
 
     def close(self) -> None:

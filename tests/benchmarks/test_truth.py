@@ -5,7 +5,9 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -313,20 +315,19 @@ def test_a_process__is_ended_for_its_processor_time_not_for_sleeping():
 
 def test_a_run__judges_resumes_and_takes_libsvm_from_the_file(tmp_path, capsys):
     """Three small problems end to end; a second run pays for our fits alone."""
-    lines, kept = tmp_path / "lines", tmp_path / "results"
     words = "sklearn-iris,standardised,rbf,hinge,1,100,10000"
-    given = ["--only", words, "--lines", str(lines), "--results", str(kept), "--minutes", "5"]
-    assert command.main(given) in (0, 1)
-    assert "3 of 5,640 problems" in capsys.readouterr().out
-    first = run.lines(lines, run.last_run(lines))
-    assert {one["ours"]["status"] for one in first} == {"converged"}
-    assert all(one["truth"]["kkt_gap"] <= 1.05e-3 and one["peer"]["truth"]["kkt_gap"] <= 1.05e-3 for one in first)
-    command.main([*given, "--resume"])
-    assert len(run.lines(lines, run.last_run(lines))) == 3
-    peers = lines / "truth-libsvm.jsonl"
+    chosen, ours = design.selected(words.split(",")), partial(workers.Ours, warm_rows=(40,))
+    first = run.Request(tmp_path, "first", 5, ours=ours, say=lambda _: None)
+    assert run.run(chosen, first) == 3
+    found = run.lines(tmp_path, "first")
+    assert {one["ours"]["status"] for one in found} == {"converged"}
+    assert all(one["truth"]["kkt_gap"] <= 1.05e-3 and one["peer"]["truth"]["kkt_gap"] <= 1.05e-3 for one in found)
+    peers = tmp_path / "truth-libsvm.jsonl"
     altered = [json.loads(line) | {"seconds": 123.0} for line in peers.read_text().splitlines()]
     peers.write_text("".join(json.dumps(one) + "\n" for one in altered))
-    request = run.Request(lines, "again", 5, reuse_peer=True, say=lambda _: None)
-    assert run.run(design.selected(words.split(",")), request) == 3
-    assert [one["peer"]["seconds"] for one in run.lines(lines, "again")] == [123.0] * 3
-    assert not kept.exists()
+    assert run.run(chosen, replace(first, name="again", reuse_peer=True)) == 3
+    assert [one["peer"]["seconds"] for one in run.lines(tmp_path, "again")] == [123.0] * 3
+    given = ["--only", words, "--lines", str(tmp_path), "--results", str(tmp_path / "kept"), "--resume"]
+    assert command.main(given) in (0, 1)  # nothing is left to do
+    assert "3 of 5,640 problems" in capsys.readouterr().out
+    assert not (tmp_path / "kept").exists()
