@@ -32,7 +32,7 @@ __all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "eva
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
-OBJECTIVE = 1e-7  # relative error of the objectives that calls for exact values
+OBJECTIVE = 5e-7  # relative error of the objectives that calls for finer values
 SLACK = 1.05  # converged means kkt_gap + uncertainty <= 1.05 tol,
 SHARE = 0.02  # of tol is the largest uncertainty of a proof,
 BAR = 1e-6  # of the objectives the largest bar
@@ -112,6 +112,7 @@ def evaluate(qp: SignedQP, beta: Floats, resolution: float = 0.0) -> Evaluation:
     beta = np.asarray(beta, dtype=np.float64)
     outputs = _Outputs(qp, beta)
     outputs.sharpen(resolution)
+    outputs.doubt_sums()
     score = outputs.scores
     found = [_group(qp, beta, outputs, score, g) for g in range(len(qp.groups.sums))]
     gap, uncertainty = _gap(qp, beta, outputs, score)
@@ -164,12 +165,13 @@ class _Outputs:
         return (EPS * terms + rounding.relative) * self.sizes + rounding.absolute * self.length
 
     def _finest_errors(self, values: Floats) -> Floats:
-        """Bound (n,) of what twice the digits leave: the last rounding."""
-        largest, features = 0.0, 0
-        if self.exact is not None and not self._direct:
-            largest, features = self.exact.finest_size, self.exact.X.shape[1]
-        count = float(len(self.support) + features + 100)
-        return EPS * np.abs(values) + (count * EPS) ** 2 * (self.sizes + 2.0 * largest * self.length)
+        """Bound (n,) of what twice the digits leave: the last rounding, and that of the values."""
+        m = len(self.support)
+        if self.exact is None or self._direct:
+            relative, absolute = (float(m + 100) * EPS) ** 2, 0.0
+        else:
+            relative, absolute = self.exact.finest_rounding(m)
+        return EPS * np.abs(values) + relative * self.sizes + absolute * self.length
 
     @property
     def scores(self) -> Floats:
@@ -181,6 +183,7 @@ class _Outputs:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
         if self._direct:
             return
+        resolution = min(resolution, self._resolution_of_losses)
         if self.exact is None:
             if self._is_coarse(resolution):
                 self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
@@ -196,26 +199,32 @@ class _Outputs:
             finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
             self._sharpen(resolution, functools.partial(finest, self.support), finest, self._finest_bound)
 
+    def doubt_sums(self) -> None:
+        """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""
+        missed = sum(_sum_error(self.qp, self.beta, g) for g in range(len(self.qp.groups.sums)))
+        missed = min(missed, ROUNDED_SUM * self.length)  # more than that is no rounding: it is the infeasibility
+        self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
+
     def _finest_bound(self, rows: Floats, values: Floats) -> Floats:
         return self._finest_errors(values)[rows]
 
-    def _is_coarse(self, resolution: float) -> bool:
-        """Whether the objectives or a row that could decide are less certain than they should be."""
-        return self._objective_is_coarse or bool((self.errors[self._deciding()] > resolution).any())
+    @functools.cached_property
+    def _resolution_of_losses(self) -> float:
+        """How uncertain all outputs may be before the primal is: a loss is as steep as its box, or as its beta."""
+        qp = self.qp
+        steepest = np.maximum(np.abs(qp.lo), np.abs(qp.hi))
+        total = float(np.where(np.isfinite(steepest), steepest, np.abs(self.beta)).sum())
+        value = abs(_dual(qp, self.beta, float(self.coef @ self.values)))
+        return OBJECTIVE * value / total if total > 0.0 else np.inf
 
-    @property
-    def _objective_is_coarse(self) -> bool:
-        """Whether errors of the support vectors could be seen in the primal, where a loss is as steep as its box."""
-        qp, error = self.qp, self.qp.at_variables(self.errors)
-        used = self.beta != 0
-        steepest = np.maximum(np.abs(qp.lo[used]), np.abs(qp.hi[used]))
-        steepest = np.where(np.isfinite(steepest), steepest, np.abs(self.beta[used]))
-        value = _dual(qp, self.beta, float(self.coef @ self.values))
-        return float(steepest @ error[used]) > OBJECTIVE * abs(value)
+    def _is_coarse(self, resolution: float) -> bool:
+        """Whether a row of the support, or one that could decide, is less certain than it should be."""
+        rows = np.concatenate([self.support, self._deciding()])
+        return bool((self.errors[rows] > resolution).any())
 
     def _sharpen(self, resolution: float, of_support: Any, of_rows: Any, bound: Any) -> None:
         """The support first, which decides the objectives too; then what could still be an extreme."""
-        if self._objective_is_coarse or self.errors[self.support].max(initial=0.0) > resolution:
+        if self.errors[self.support].max(initial=0.0) > resolution:
             self._replace(self.support, of_support(), bound)
         rows = self._deciding()
         rows = rows[self.errors[rows] > resolution]
@@ -285,9 +294,7 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
             least = (score - sign * error)[at][shrinks[at]].min(initial=np.inf)
             ends.append(max(m, -least) if anchored else m - least)
         gap, high, low = (max(old, float(new)) for old, new in zip((gap, high, low), ends, strict=True))
-    missed = sum(_sum_error(qp, beta, g) for g in range(len(qp.groups.sums)))
-    missed = min(missed, ROUNDED_SUM * outputs.length)  # more than that is no rounding: it is the infeasibility
-    return gap, max(high - gap, gap - low) + 2.0 * missed * float(np.abs(qp.diagonal).max())
+    return gap, max(high - gap, gap - low)
 
 
 def _group(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats, g: int) -> tuple[float, float]:

@@ -269,8 +269,14 @@ class _Work:
         found, tol = solution.certificate, self.recipe.solver.tol
         if lost == 0.0:
             return solution
-        doubt = found.uncertainty + 2.0 * lost * float(np.abs(qp.diagonal).max())
-        found = dataclasses.replace(found, uncertainty=doubt, infeasibility=found.infeasibility + lost)
+        doubt = lost * float(np.abs(qp.diagonal).max())  # of an output
+        steepest = float(self.C[rows][np.isfinite(self.C[rows])].sum()) + 0.5 * float(np.abs(solution.beta).sum())
+        found = dataclasses.replace(
+            found,
+            uncertainty=found.uncertainty + 2.0 * doubt,
+            bar=found.bar + doubt * steepest,
+            infeasibility=found.infeasibility + lost,
+        )
         doubtful = solution.status is Status.CONVERGED and not found.proves(tol)
         return dataclasses.replace(solution, certificate=found, status=Status.STALLED if doubtful else solution.status)
 

@@ -18,13 +18,15 @@ from svmcore._threads import split_range
 from svmcore.kernels._tiles import GRAIN, Tiles
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.precomputed import Precomputed
-from svmcore.kernels.rounding import UNIT64, Rounding, of_sums
+from svmcore.kernels.rounding import UNIT64, Rounding, largest_exponent_share, of_sums
 from svmcore.passes.compensated import (
+    gaussian_outputs,
     outputs_of_csr,
     outputs_of_dense,
     power_outputs,
     quadratic_moments,
     quadratic_outputs,
+    tanh_outputs,
     weights_of_csr,
     weights_of_dense,
 )
@@ -34,8 +36,10 @@ __all__ = ["ExactKernel"]
 
 PARTS = 32  # ranges of rows or columns at most: partial sums are this many numbers a row
 CHUNK = 256  # rows that are worth a thread
+POLYNOMIALS = ("polynomial", "centred-polynomial")
+FINEST_KERNELS = (*POLYNOMIALS, "rbf", "tanh")
 FINEST_FEATURES = 64  # of which all products of two are formed in twice the digits
-FINEST_PRODUCTS = 3e8  # of two numbers that are formed in twice the digits at most: a few seconds
+FINEST_PRODUCTS = 1e9  # of two numbers that are formed in twice the digits at most: three seconds
 
 
 class ExactKernel:
@@ -179,21 +183,31 @@ class ExactKernel:
         return lengths * float(np.abs(coef) @ lengths)
 
     def can_refine(self, m: int) -> bool:
-        """Whether `finest` is to be had of a product over `m` columns, and soon: of polynomials."""
+        """Whether `finest` is to be had of a product over `m` columns, and soon."""
         pairs = float(len(self)) * m * self.X.shape[1]
-        return self._is_polynomial and (self._through_moments or pairs <= FINEST_PRODUCTS)
-
-    @property
-    def _is_polynomial(self) -> bool:
-        return self.kernel.name in ("polynomial", "centred-polynomial")
+        return self._through_moments or (self.kernel.name in FINEST_KERNELS and pairs <= FINEST_PRODUCTS)
 
     @property
     def _through_moments(self) -> bool:
         few = not sparse.issparse(self.X) and self.X.shape[1] <= FINEST_FEATURES
-        return few and getattr(self.kernel, "degree", 0) == 2
+        return few and self._is_polynomial and cast(Any, self.kernel).degree == 2
 
     @property
-    def finest_size(self) -> float:
+    def _is_polynomial(self) -> bool:
+        return self.kernel.name in POLYNOMIALS
+
+    def finest_rounding(self, m: int) -> Rounding:
+        """A bound of the errors of `finest` over `m` columns, but for the last rounding of a sum."""
+        if (
+            not self._is_polynomial
+        ):  # 5 roundings of the exponent, or of what tanh is taken of, and those of the function
+            share = largest_exponent_share(6 * UNIT64) if self.kernel.name == "rbf" else 0.0
+            return Rounding(8 * UNIT64, share + float(np.finfo(np.float64).tiny))
+        digits = (float(m + self.X.shape[1] + FINEST_FEATURES) * 2 * UNIT64) ** 2
+        return Rounding(digits, 2.0 * digits * self._finest_size)
+
+    @property
+    def _finest_size(self) -> float:
         """Largest value that cancels in `finest`: of the kernel as it is, where that about the centre comes from it."""
         if self._through_moments or not self.kernel.is_centred:
             return 0.0
@@ -224,10 +238,16 @@ class ExactKernel:
         return lambda X, out: quadratic_outputs(X, about, *parameters, total, w, M, out)
 
     def _by_pairs(self, columns: Floats, coef: Floats, total: float) -> Callable[[Floats, Floats], None]:
-        """Any degree, value by value."""
+        """Value by value."""
         Z, kernel, about = self._dense(columns), cast(Any, self.kernel), self._about
-        parameters = float(kernel.gamma), float(kernel.coef0), int(kernel.degree), kernel.is_centred
-        return lambda X, out: power_outputs(X, Z, coef, about, *parameters, total, out)
+        gamma = float(kernel.gamma)
+        if kernel.name == "rbf":
+            return lambda X, out: gaussian_outputs(X, Z, coef, gamma, out)
+        coef0 = float(kernel.coef0)
+        if kernel.name == "tanh":
+            return lambda X, out: tanh_outputs(X, Z, coef, gamma, coef0, out)
+        form = int(kernel.degree), kernel.is_centred, total
+        return lambda X, out: power_outputs(X, Z, coef, about, gamma, coef0, *form, out)
 
     def _dense(self, rows: Any) -> Floats:
         X = self.X[rows]

@@ -8,16 +8,20 @@ References
 Ogita, Rump, Oishi (2005), Accurate sum and dot product, SIAM J. Sci. Comput. 26, algorithms 2.1, 3.1 to 3.5, 5.3.
 """
 
+import math
+
 import numpy as np
 
 from svmcore._numba import njit
 
 __all__ = [
+    "gaussian_outputs",
     "outputs_of_csr",
     "outputs_of_dense",
     "power_outputs",
     "quadratic_moments",
     "quadratic_outputs",
+    "tanh_outputs",
     "weights_of_csr",
     "weights_of_dense",
 ]
@@ -49,7 +53,7 @@ def weights_of_dense(X, centre, coef, high, low):  # type: ignore[no-untyped-def
     for i in range(X.shape[0]):
         c = coef[i]
         for f in range(X.shape[1]):
-            u, du = _sum(float(X[i, f]), -centre[f])
+            u, du = _sum(np.float64(X[i, f]), -centre[f])
             p, dp = _product(c, u)
             high[f], ds = _sum(high[f], p)
             low[f] += ds + (dp + c * du)
@@ -61,7 +65,7 @@ def outputs_of_dense(X, centre, high, low, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         total, rest = 0.0, 0.0
         for f in range(X.shape[1]):
-            u, du = _sum(float(X[i, f]), -centre[f])
+            u, du = _sum(np.float64(X[i, f]), -centre[f])
             p, dp = _product(u, high[f])
             total, ds = _sum(total, p)
             rest += ds + (dp + (u * low[f] + du * high[f]))
@@ -74,7 +78,7 @@ def weights_of_csr(data, indices, indptr, coef, high, low):  # type: ignore[no-u
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             f = indices[k]
-            p, dp = _product(coef[i], float(data[k]))
+            p, dp = _product(coef[i], np.float64(data[k]))
             high[f], ds = _sum(high[f], p)
             low[f] += ds + dp
 
@@ -85,9 +89,9 @@ def outputs_of_csr(data, indices, indptr, high, low, out):  # type: ignore[no-un
     for i in range(len(indptr) - 1):
         total, rest = 0.0, 0.0
         for k in range(indptr[i], indptr[i + 1]):
-            p, dp = _product(float(data[k]), high[indices[k]])
+            p, dp = _product(np.float64(data[k]), high[indices[k]])
             total, ds = _sum(total, p)
-            rest += ds + (dp + float(data[k]) * low[indices[k]])
+            rest += ds + (dp + np.float64(data[k]) * low[indices[k]])
         out[i] = total + rest
 
 
@@ -115,7 +119,7 @@ def quadratic_moments(X, centre, coef, w, M):  # type: ignore[no-untyped-def]
     u = np.empty((2, p))
     for j in range(X.shape[0]):
         for f in range(p):
-            u[0, f], u[1, f] = _sum(float(X[j, f]), -centre[f])
+            u[0, f], u[1, f] = _sum(np.float64(X[j, f]), -centre[f])
         for f in range(p):
             c = _times((coef[j], 0.0), (u[0, f], u[1, f]))
             w[0, f], w[1, f] = _plus((w[0, f], w[1, f]), c)
@@ -146,7 +150,7 @@ def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  #
     for i in range(X.shape[0]):
         wv, vm, vMm, vMv = (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
         for f in range(p):
-            u[0, f], u[1, f] = _sum(float(X[i, f]), -centre[f])
+            u[0, f], u[1, f] = _sum(np.float64(X[i, f]), -centre[f])
         for f in range(p):
             v = (u[0, f], u[1, f])
             wv, vm = _plus(wv, _times((w[0, f], w[1, f]), v)), _plus(vm, _times((centre[f], 0.0), v))
@@ -168,16 +172,46 @@ def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  #
         out[i] = value[0] + value[1]
 
 
+# ---- kernels value by value: x'z or ||x - z||^2 in twice the digits, the function of it, and the sum
+@njit
+def _base(x, z, gamma, coef0):  # type: ignore[no-untyped-def]
+    """Gamma x'z + coef0 of rows in float64."""
+    inner = (0.0, 0.0)
+    for f in range(len(x)):
+        inner = _plus(inner, _product(np.float64(x[f]), np.float64(z[f])))
+    return _plus(_times((gamma, 0.0), inner), (coef0, 0.0))
+
+
 @njit
 def _power_of_products(x, z, gamma, coef0, degree):  # type: ignore[no-untyped-def]
-    """(gamma x'z + coef0)^degree of rows in float64."""
-    inner, value = (0.0, 0.0), (1.0, 0.0)
-    for f in range(len(x)):
-        inner = _plus(inner, _product(float(x[f]), float(z[f])))
-    base = _plus(_times((gamma, 0.0), inner), (coef0, 0.0))
+    base, value = _base(x, z, gamma, coef0), (1.0, 0.0)
     for _ in range(degree):
         value = _times(value, base)
     return value
+
+
+@njit
+def gaussian_outputs(X, Z, coef, gamma, out):  # type: ignore[no-untyped-def]
+    """out_i = sum_j coef_j exp(-gamma ||x_i - z_j||^2)."""
+    for i in range(X.shape[0]):
+        value = (0.0, 0.0)
+        for j in range(Z.shape[0]):
+            distance2 = (0.0, 0.0)
+            for f in range(X.shape[1]):
+                u = np.float64(X[i, f]) - np.float64(Z[j, f])
+                distance2 = _plus(distance2, (u * u, 0.0))
+            value = _plus(value, _product(coef[j], math.exp(-gamma * distance2[0])))
+        out[i] = value[0] + value[1]
+
+
+@njit
+def tanh_outputs(X, Z, coef, gamma, coef0, out):  # type: ignore[no-untyped-def]
+    """out_i = sum_j coef_j tanh(gamma x_i'z_j + coef0)."""
+    for i in range(X.shape[0]):
+        value = (0.0, 0.0)
+        for j in range(Z.shape[0]):
+            value = _plus(value, _product(coef[j], math.tanh(_base(X[i], Z[j], gamma, coef0)[0])))
+        out[i] = value[0] + value[1]
 
 
 @njit

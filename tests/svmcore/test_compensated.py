@@ -2,11 +2,12 @@
 
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import sparse
 
-from svmcore.kernels import Linear, Polynomial
+from svmcore.kernels import RBF, Linear, Polynomial, Tanh
 from svmcore.kernels.exact import ExactKernel
 from svmcore.sources import ResidentGram
 from svmcore.sources.base import matvec_compensated
@@ -38,19 +39,20 @@ def test_linear__product_is_right_to_the_last_rounding(form):
     np.testing.assert_allclose(found, wanted, rtol=4e-16, atol=1e-14)
 
 
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_matrix], ids=["dense", "float32", "csr"])
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
 @pytest.mark.parametrize("centred", [False, True])
 def test_polynomial__finest_is_right_to_the_last_rounding(form, degree, centred):
     X, coef = nasty()
     kernel = Polynomial(degree=degree, gamma=0.37, coef0=1.25)
-    exact = ExactKernel(kernel, form(X), centred=centred)
+    X = form(X)
+    exact = ExactKernel(kernel, X, centred=centred)
     gamma, coef0, m = Fraction(0.37), Fraction(1.25), [Fraction(v) for v in exact._about]
 
     def k(x, z):
         return (gamma * sum(a * b for a, b in zip(x, z, strict=True)) + coef0) ** degree
 
-    rows = [[Fraction(v) for v in row] for row in X]
+    rows = [[Fraction(float(v)) for v in row] for row in (X.toarray() if sparse.issparse(X) else X)]
     at_m = [k(x, m) for x in rows]
     wanted = []
     for i, z in enumerate(rows):
@@ -58,8 +60,35 @@ def test_polynomial__finest_is_right_to_the_last_rounding(form, degree, centred)
         wanted.append(float(sum(v * Fraction(c) for v, c in zip(values, coef, strict=True))))
     assert exact.can_refine(25)
     found = exact.finest(np.arange(25), np.arange(25), coef)
-    allowed = 1e-28 * exact.finest_size * np.abs(coef).sum()  # twice the digits of what cancels
-    np.testing.assert_allclose(found, wanted, rtol=1e-15, atol=1e-10 + allowed)
+    relative, absolute = exact.finest_rounding(25)
+    sizes = np.abs(np.array([[float(k(x, z)) for z in rows] for x in rows])) @ np.abs(coef)
+    allowed = relative * sizes + absolute * np.abs(coef).sum() + 2e-16 * np.abs(wanted)
+    assert (np.abs(found - wanted) <= allowed).all()
+    assert (allowed < 1e-9 * sizes).all()
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_matrix], ids=["dense", "float32", "csr"])
+@pytest.mark.parametrize("kernel", [RBF(gamma=3e-8), RBF(gamma=2.0), Tanh(gamma=1e-9, coef0=-0.3)], ids=repr)
+def test_finest__is_within_its_bound_however_far_the_rows_are(form, kernel):
+    X, coef = nasty()
+    X = form(X)
+    mpmath.mp.dps = 60
+    rows = [[mpmath.mpf(float(v)) for v in row] for row in (X.toarray() if sparse.issparse(X) else X)]
+
+    def k(x, z):
+        if kernel.name == "rbf":
+            return mpmath.exp(-mpmath.mpf(kernel.gamma) * sum((a - b) ** 2 for a, b in zip(x, z, strict=True)))
+        inner = sum(a * b for a, b in zip(x, z, strict=True))
+        return mpmath.tanh(mpmath.mpf(kernel.gamma) * inner + mpmath.mpf(kernel.coef0))
+
+    K = [[k(x, z) for z in rows] for x in rows]
+    wanted = np.array([float(sum(v * mpmath.mpf(c) for v, c in zip(row, coef, strict=True))) for row in K])
+    exact = ExactKernel(kernel, X)
+    relative, absolute = exact.finest_rounding(25)
+    sizes = np.abs(np.array(K, dtype=float)) @ np.abs(coef)
+    allowed = relative * sizes + absolute * np.abs(coef).sum() + 2e-16 * np.abs(wanted)
+    assert (np.abs(exact.finest(np.arange(25), np.arange(25), coef) - wanted) <= allowed).all()
+    assert (allowed <= 3e-15 * np.abs(coef).sum()).all()
 
 
 def test_matrix__compensated_product_is_right_to_the_last_rounding():
