@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pipeline import load_model, run
-from pipeline.config import load_experiment
+from pipeline.config.load import load_experiment
 from svmcore.kernels.feature_maps import quadratic_map, weights
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -50,10 +50,10 @@ def run(
 ) -> None:
     """Train all that the config declares, and publish it with its certificates."""
     from flows.console import progress_display
-    from pipeline.config import load_experiment
-    from pipeline.experiment import execute
-    from pipeline.metrics import Clock
-    from pipeline.session import check_inputs
+    from pipeline.config.load import load_experiment
+    from pipeline.running.clock import Clock
+    from pipeline.running.run import execute
+    from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
@@ -68,7 +68,7 @@ def run(
 def _run_in_flow(exp: Any, config: str, overrides: Sequence[str], store: str | None, progress: Any) -> dict[str, Any]:
     """Start a server if the user has none, and only then import prefect: both take seconds, side by side."""
     from flows.server import local_server
-    from pipeline.metrics import Clock
+    from pipeline.running.clock import Clock
 
     clock = Clock(STARTED)
     with local_server() as server:
@@ -83,7 +83,7 @@ def _run_in_flow(exp: Any, config: str, overrides: Sequence[str], store: str | N
 
 def _refuse_what_cannot_fit(exp: Any, store: str | None, progress: Any, clock: Any) -> None:
     """Read the rows while the server comes up; any other fault is left to the flow, which tells Prefect of it."""
-    from pipeline.plan import check_fits
+    from pipeline.running.plan import check_fits
     from svmcore.errors import MemoryLimit
 
     try:
@@ -97,8 +97,8 @@ def _refuse_what_cannot_fit(exp: Any, store: str | None, progress: Any, clock: A
 @app.command()
 def plan(config: Config, set_: Set = [], json_: Json = False) -> None:  # noqa: B006
     """Bytes and seconds, before any work."""
-    from pipeline.config import load_experiment
-    from pipeline.plan import plan_of
+    from pipeline.config.load import load_experiment
+    from pipeline.running.plan import plan_of
 
     _print(plan_of(load_experiment(config, set_)), json_, _plan_text)
 
@@ -111,7 +111,7 @@ def predict(
     json_: Json = False,
 ) -> None:
     """Labels and decision values of a source."""
-    from pipeline.predict import predict_to_file
+    from pipeline.model.predict import predict_to_file
 
     record = predict_to_file(model, source, output if output or json_ else "-")
     if json_:
@@ -125,7 +125,7 @@ def predict(
 def verify(model: ModelPath, json_: Json = False) -> None:
     """Recompute every certificate from the data, in float64; exit 1 naming what differs."""
     from flows.console import progress_display
-    from pipeline.verify import verify as recompute
+    from pipeline.model.verify import verify as recompute
 
     with progress_display() as progress:
         report = recompute(model, progress)
@@ -139,7 +139,7 @@ def verify(model: ModelPath, json_: Json = False) -> None:
 @app.command()
 def runs(store: StoreUrl = None, json_: Json = False) -> None:
     """What ran, best first."""
-    from pipeline.artifacts import open_store
+    from pipeline.storage.runs import open_store
 
     _print({"runs": open_store(store or "runs", write=False).runs()}, json_, _table)
 
@@ -147,7 +147,7 @@ def runs(store: StoreUrl = None, json_: Json = False) -> None:
 @app.command()
 def report(run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or s3:// URL of a run.")]) -> None:
     """Write report.html again."""
-    from pipeline.report import rewrite_report
+    from pipeline.report.page import rewrite_report
 
     sys.stdout.write(f"{rewrite_report(run)}\n")
 
@@ -161,8 +161,8 @@ def schedule(
 ) -> None:
     """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
     from flows.schedule import serve
-    from pipeline.config import load_experiment
-    from pipeline.session import check_inputs
+    from pipeline.config.load import load_experiment
+    from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
@@ -175,8 +175,8 @@ def export(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ending in .libsvm or .onnx.")],
 ) -> None:
     """Write a model for other programs: LIBSVM's text, or ONNX."""
-    from pipeline.artifacts import load_model
-    from pipeline.store import check_writable
+    from pipeline.model.stored import load_model
+    from pipeline.storage.files import check_writable
     from svmcore.export import export_model
 
     stored = load_model(model)
@@ -249,7 +249,7 @@ def _table(listing: dict[str, Any]) -> str:
 
 
 def _plan_text(record: dict[str, Any]) -> str:
-    from pipeline.formats import seconds, size
+    from pipeline.config.quantities import seconds, size
 
     lines = []
     for key, value in record.items():

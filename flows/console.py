@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.progress import Progress
+from pipeline.compute.progress import Progress
 
 __all__ = ["fraction_of_gap", "progress_display"]
 

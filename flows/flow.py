@@ -1,4 +1,4 @@
-"""The Prefect flow: the stages of `pipeline.stages` as tasks, and nothing else.
+"""The Prefect flow: the stages of a run (`pipeline.running`) as tasks, and nothing else.
 
 Import it only after the config and its files were checked: prefect takes a second. Everything runs the same without it
 (`--no-prefect`).
@@ -22,11 +22,11 @@ from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settin
 from prefect.states import Cancelled
 
 from flows.server import end_with_service
-from pipeline.config import load_experiment
-from pipeline.experiment import execute
-from pipeline.metrics import Clock
-from pipeline.progress import Progress
-from pipeline.workers import ClusterLost
+from pipeline.compute.progress import Progress
+from pipeline.compute.workers import ClusterLost
+from pipeline.config.load import load_experiment
+from pipeline.running.clock import Clock
+from pipeline.running.run import execute
 from svmcore.errors import SVMError
 
 __all__ = ["marginflow", "run_flow"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.report_batch import value_text
+from pipeline.report.batch import value_text
 
 __all__ = ["batch_lines"]
 

@@ -8,11 +8,11 @@ __all__ = ["load_model", "run"]
 def __getattr__(name: str) -> Any:
     """Import `run` and `load_model` when first asked for: workers that compute a block need neither."""
     if name == "run":
-        from pipeline.experiment import run
+        from pipeline.running.run import run
 
         return run
     if name == "load_model":
-        from pipeline.artifacts import load_model
+        from pipeline.model.stored import load_model
 
         return load_model
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -293,7 +293,7 @@ def test_predict__refuses_another_width_and_an_unknown_ending(rows_run, tmp_path
 
 
 def test_failure__is_one_line_and_exit_1(config, capsys, monkeypatch):
-    monkeypatch.setattr("pipeline.publish.write_report", lambda folder: 1 / 0)
+    monkeypatch.setattr("pipeline.running.publish.write_report", lambda folder: 1 / 0)
     monkeypatch.delenv("MARGINFLOW_DEBUG", raising=False)
     assert main(config()) == 1
     err = capsys.readouterr().err
@@ -305,7 +305,7 @@ def test_interrupt__is_exit_130(config, capsys, monkeypatch):
     def interrupt(folder):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipeline.publish.write_report", interrupt)
+    monkeypatch.setattr("pipeline.running.publish.write_report", interrupt)
     assert main(config()) == 130
     assert "goes on from there" in capsys.readouterr().err
 

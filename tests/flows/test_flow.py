@@ -17,8 +17,8 @@ LOSES_ITS_CLUSTER_ONCE = """
 import sys
 import time
 from flows.cli import main
-from pipeline import experiment
-from pipeline.workers import ClusterLost
+from pipeline.running import run as experiment
+from pipeline.compute.workers import ClusterLost
 
 kernel, calls = experiment.kernel, []
 

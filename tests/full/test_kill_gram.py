@@ -10,8 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
-from pipeline.gram import compute_gram
-from pipeline.workers import InlineWorkers
+from pipeline.compute.workers import InlineWorkers
+from pipeline.kernel.gram import compute_gram
 from svmcore.kernels import RBF
 
 pytestmark = pytest.mark.full
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.full
 DRIVER = """
 import json, sys
 import numpy as np
-from pipeline.cluster import open_workers
-from pipeline.dataset import open_dataset
-from pipeline.gram import compute_gram
+from pipeline.compute.cluster import open_workers
+from pipeline.rows.dataset import open_dataset
+from pipeline.kernel.gram import compute_gram
 from svmcore.kernels import RBF
 
 dataset, root = sys.argv[1:]
@@ -36,8 +36,8 @@ print(json.dumps({"path": str(found.path), "n_blocks": found.n_blocks, "n_reused
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """6,000 rows of 400 columns: twelve strips of some 50 ms each."""
-    from pipeline.config import load_experiment
-    from pipeline.dataset import ingest
+    from pipeline.config.load import load_experiment
+    from pipeline.rows.dataset import ingest
 
     folder = tmp_path_factory.mktemp("large")
     X = np.random.default_rng(0).normal(size=(6000, 400))

@@ -13,8 +13,8 @@ GIGABYTE = 10**9
 COLUMNS = 40
 INGEST = """
 import json, resource, sys
-from pipeline.config import load_experiment
-from pipeline.dataset import ingest
+from pipeline.config.schema import load_experiment
+from pipeline.rows.dataset import ingest
 exp = load_experiment({"data": {"source": sys.argv[1], "test": 0.1, "scale": "standard"}})
 d = ingest(exp, sys.argv[2])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

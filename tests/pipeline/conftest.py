@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.cluster import open_workers
+from pipeline.compute.cluster import open_workers
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +15,8 @@ def two_workers():
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory):
     """700 rows of 12 columns, two classes, ingested from an npz file."""
-    from pipeline.config import load_experiment
-    from pipeline.dataset import ingest
+    from pipeline.config.load import load_experiment
+    from pipeline.rows.dataset import ingest
 
     folder = tmp_path_factory.mktemp("dataset")
     rng = np.random.default_rng(0)

@@ -1,0 +1,93 @@
+"""How far running problems are, and how they are told to stop: small files in a folder.
+
+Files, because they cross threads, processes and hosts alike and cost a solver nothing. The folder's end is the stop.
+"""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pipeline.storage.files import remove_empty
+from pipeline.storage.leases import owned_folder
+from svmcore.monitor import Progress
+
+__all__ = ["Line", "Watch", "watching"]
+
+POLL_SECONDS = 0.2
+
+
+class Line:
+    """A problem's line to whoever watches: the last progress in a file; a folder that has gone means stop.
+
+    Files, because they cross threads, processes and hosts alike and cost the solver nothing.
+    """
+
+    def __init__(self, live: str | None, fingerprint: str) -> None:
+        self.folder = Path(live) if live else None
+        self.name = fingerprint[:32]
+
+    def stopped(self) -> bool:
+        """Whether the solver is to stop."""
+        return self.folder is not None and not self.folder.is_dir()
+
+    def report(self, progress: Progress) -> None:
+        """Write where the solver is."""
+        if self.folder is not None:
+            values = [progress.seconds, progress.n_iter, float(progress.kkt_gap)]
+            with contextlib.suppress(OSError):  # the watcher has gone: nobody left to tell
+                partial = self.folder / f".{self.name}"
+                partial.write_text(json.dumps(values))
+                partial.replace(self.folder / self.name)
+
+
+class Watch:
+    """Reads the problems' progress files on a thread of its own and passes them on."""
+
+    def __init__(self, folder: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> None:
+        self.folder, self.names, self.total, self.progress = folder, names, total, progress
+        self.done = 0
+        self.ended = threading.Event()
+
+    def finished(self, fingerprint: str, kkt_gap: float | None, status: str) -> None:
+        """Tell that a problem has ended."""
+        self.done += 1
+        self._tell(fingerprint[:32], kkt_gap, status)
+
+    def _tell(self, name: str, kkt_gap: float | None, status: str) -> None:
+        if self.progress is not None:
+            label = self.names.get(name, name[:8])
+            self.progress("solve", self.done, self.total, label=label, kkt_gap=kkt_gap, status=status)
+
+    def poll(self) -> None:
+        """Pass on what changed, until the end."""
+        seen: dict[str, str] = {}
+        while not self.ended.wait(POLL_SECONDS):
+            with contextlib.suppress(FileNotFoundError):  # the folder goes first where all problems are to stop
+                for file in self.folder.glob("[0-9a-f]*"):
+                    self._read(file, seen)
+
+    def _read(self, file: Path, seen: dict[str, str]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            text = file.read_text()
+            if seen.get(file.name) != text:
+                seen[file.name] = text
+                self._tell(file.name, json.loads(text)[2], "running")
+
+
+@contextlib.contextmanager
+def watching(parent: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> Iterator[Watch]:
+    """A folder for progress, gone at the end, also by an error or a signal, which stops every problem."""
+    try:
+        with owned_folder(parent) as folder:
+            watch = Watch(folder, names, total, progress)
+            thread = threading.Thread(target=watch.poll, daemon=True)
+            thread.start()
+            try:
+                yield watch
+            finally:
+                watch.ended.set()
+                thread.join()
+    finally:
+        remove_empty(parent)

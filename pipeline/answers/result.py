@@ -1,0 +1,184 @@
+"""Answers on storage: what a solved problem leaves under `ROOT/problems/FINGERPRINT`, whole or not at all.
+
+An answer holds the support vectors' signed coefficients, the certificate, and what the next problem of a chain starts
+from. Finished answers are found again, and other machines may get them.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask, held_out_counts, target_of, training_counts
+from pipeline.storage.base import Store
+from pipeline.storage.files import write_atomic
+from svmcore.certificate import Certificate
+from svmcore.points import Floats
+from svmcore.qp import SignedQP
+from svmcore.solution import Solution, Status
+
+__all__ = [
+    "ProblemResult",
+    "find_result",
+    "finite",
+    "part_of",
+    "read_answer",
+    "read_result",
+    "share",
+    "store_result",
+    "stored_decision",
+]
+
+FINISHED = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemResult:
+    """The answer to one task.
+
+    `support` are merged training rows with their signed coefficients `beta`, the counts are of original rows, `norm2`
+    is ||w||^2, `slack` the sum of max(0, 1 - y f(x)) over the original rows trained on. `residual` (m,) is p - u of all
+    merged rows, which does not depend on C: where the next problem of a chain starts.
+    """
+
+    fingerprint: str
+    status: str
+    support: Any
+    beta: Any
+    residual: Any
+    bias: float
+    n_iter: int
+    n_support: int
+    n_bounded: int
+    seconds: float
+    norm2: float
+    slack: float
+    certificate: dict[str, float | None]
+    history: list[list[float]]
+    reused: bool = False
+
+
+ARRAYS = ("support", "beta", "residual")
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> ProblemResult:
+    """Keep an answer; of a fold's decision values, those of the rows it holds out."""
+    counts = training_counts(task)
+    beta = np.asarray(solution.beta, np.float64)
+    support = np.flatnonzero(beta)
+    bounded = support[(beta[support] >= qp.hi[support]) | (beta[support] <= qp.lo[support])]
+    history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)]
+    record = {
+        "status": str(solution.status.value),
+        "bias": float(solution.bias),
+        "n_iter": int(solution.n_iter),
+        "n_support": int(counts[support].sum()),
+        "n_bounded": int(counts[bounded].sum()),
+        "seconds": solution.history[-1].seconds if solution.history else 0.0,
+        "norm2": float(solution.norm2),
+        "slack": _slack(task, solution.decision, counts),
+        "certificate": _numbers(solution.certificate),
+        "history": history,
+    }
+    decision = np.asarray(solution.decision, np.float64)
+    if task.fold is not None:
+        decision = decision[held_out_counts(task.dataset, task.fold) > 0]
+    residual = solution.score + qp.ridge * beta
+    arrays = {"support": support, "beta": beta[support], "residual": residual, "decision": decision}
+    data = _npz(arrays)
+    write_atomic(task.folder / "arrays.npz", data)
+    record |= {"sha256": hashlib.sha256(data).hexdigest(), "task": dataclasses.asdict(task)}
+    write_atomic(task.folder / "result.json", json.dumps(record).encode())
+    return _result(task.fingerprint, record, arrays)
+
+
+def _slack(task: ProblemTask, decision: Floats, counts: Floats) -> float:
+    """Sum of max(0, 1 - y f(x)) over the original rows trained on."""
+    y = target_of(task).y
+    trained = np.where(y != 0, counts, 0.0)
+    return float(trained @ np.maximum(0.0, 1.0 - y * decision))
+
+
+def _numbers(certificate: Certificate) -> dict[str, float | None]:
+    values = dataclasses.asdict(certificate)
+    return {key: finite(value) for key, value in values.items() if value is None or np.isscalar(value)}
+
+
+def finite(value: Any) -> float | None:
+    """`value` as JSON knows numbers: None for an infinite or missing one."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _npz(arrays: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
+    names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
+    values = {name: record[name] for name in names} | {name: arrays[name] for name in ARRAYS}
+    return ProblemResult(fingerprint, reused=reused, **values)
+
+
+def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:
+    """Return the finished answer of a task, or None if there is none, it was stopped early, or its bytes differ."""
+    fingerprint = fingerprint or task.fingerprint
+    folder = Path(task.root) / "problems" / fingerprint[:32]
+    record, data = _read(folder)
+    if record is None or record["status"] not in [status.value for status in FINISHED]:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(folder)  # the cache evicts the oldest
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return _result(fingerprint, record, {name: arrays[name] for name in ARRAYS}, reused=True)
+
+
+def read_result(task: ProblemTask) -> ProblemResult:
+    """Return the answer of a task that was solved, finished or stopped early."""
+    return read_answer(task)[0]
+
+
+def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
+    """As `read_result`, with the decision values: see `stored_decision`."""
+    record, data = _read(task.folder)
+    if record is None:
+        raise FileNotFoundError(f"no answer under {task.folder}")
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        values = {name: arrays[name] for name in (*ARRAYS, "decision")}
+    return _result(task.fingerprint, record, values), values["decision"]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
+    try:
+        record = json.loads((folder / "result.json").read_bytes())
+        data = (folder / "arrays.npz").read_bytes()
+    except (FileNotFoundError, ValueError):
+        return None, b""
+    return (record, data) if hashlib.sha256(data).hexdigest() == record.get("sha256") else (None, b"")
+
+
+def stored_decision(task: ProblemTask) -> Any:
+    """Decision values (m,) over the merged training rows of an answered task; a fold's: over those it holds out."""
+    return read_answer(task)[1]
+
+
+# --- other machines -------------------------------------------------------------------------------------------------
+def part_of(fingerprint: str) -> str:
+    """Name of an answer among the parts of a cache."""
+    return f"problems/{fingerprint[:32]}"
+
+
+def share(mirror: Store | None, found: Any) -> None:
+    """Let other machines find an answer (with `fingerprint`, `status`, `reused`), if it is new and final."""
+    if mirror is not None and not found.reused and found.status in [status.value for status in FINISHED]:
+        mirror.push(part_of(found.fingerprint))

@@ -1,0 +1,74 @@
+"""Imports and compiled code, loaded in a worker before its first task: that second is of the start, not of a stage."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+__all__ = ["warm_up"]
+
+ROWS = 1100  # more than a solver takes as one working set
+STRIP, LINES = 64, 32
+
+
+def warm_up() -> None:
+    """Compute strips and solve problems of a thousand rows, as a run does with the production solver in float32."""
+    import pipeline.answers.chains  # noqa: F401
+    from svmcore.kernels import Kernel
+
+    kernel = Kernel.create({"name": "rbf", "gamma": 0.1})
+    rng = np.random.default_rng(0)
+    lattice = _Rows(kernel, rng.integers(0, 9, (2 * ROWS, 20)).astype(np.float32))  # wide enough for several tiles
+    lattice.strip(0, STRIP)
+    lattice.exact.product(np.arange(9), np.arange(ROWS), np.ones(ROWS))
+    _solve(_Rows(kernel, rng.normal(size=(ROWS, 20)).astype(np.float32)))
+
+
+class _Rows:
+    """Rows of a worker: K strip by strip, and exact values."""
+
+    def __init__(self, kernel: Any, X: Any) -> None:
+        from svmcore.kernels.exact import ExactKernel
+
+        self.kernel, self.X, self.P = kernel, X, kernel.prepare_gram(X)
+        self.exact = ExactKernel(kernel, X, like=self.P)
+
+    def strip(self, start: int, stop: int) -> Any:
+        """Rows start ... stop - 1 of K from the diagonal on, through all that a strip goes through."""
+        from pipeline.kernel import strips
+        from svmcore.kernels.base import blocks
+
+        left, right = self.P.rows(start, stop), self.P.rows(start, len(self.P))
+        out = np.empty((stop - start, len(right)), np.float32)
+        blocks([self.kernel], left, right, [out], np.empty_like(out))
+        strips._finish(out, self.kernel.diagonal_of(left).astype(np.float32))
+        strips._transpose(out[:, :LINES], np.empty((LINES, stop - start), np.float32))
+        strips._checksums(out, 0, start, stop)
+        return out
+
+    def gram(self) -> Any:
+        """K (n, n), read-only as a mapping is."""
+        from pipeline.kernel import strips
+
+        n = len(self.X)
+        K = np.empty((n, n), np.float32)
+        for start, stop in itertools.pairwise([*range(0, n, STRIP), n]):
+            K[start:stop, start:] = self.strip(start, stop)
+            K[start:, start:stop] = K[start:stop, start:].T
+        K.flags.writeable = False
+        strips._checksums(K, 0, 0, n)
+        return K
+
+
+def _solve(rows: _Rows) -> None:
+    """Two problems along C on one K, with pairs and with single variables."""
+    from svmcore.solvers import Solver
+    from svmcore.sources import ComputedColumns, ResidentGram
+    from svmcore.tasks import classification
+
+    source = ResidentGram(rows.gram(), ComputedColumns(rows.kernel, rows.P, np.float32, rows.exact))
+    y = np.where(rows.X[:, 0] + rows.X[:, 1] > 0, 1.0, -1.0)
+    solver = Solver.create({"name": "smo", "tol": 0.1})
+    for bias in ("free", "penalised"):
+        first = solver.solve(classification(source, y, 0.1, bias=bias))
+        solver.solve(classification(source, y, 0.2, bias=bias), first.beta, score=first.score)  # copies a square

@@ -1,0 +1,307 @@
+"""Experiment: everything one YAML file declares, checked whole before any work starts.
+
+Every key of the contract is a field here, with what it accepts as its description; kernels and solvers are checked by
+their own registries. Paths are stored absolute and `${ENV}` is stored as written: `expand` fills it in at the moment a
+URL is used, so no secret ever reaches a file that is written back.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from pipeline.config import yaml12
+from pipeline.config.errors import explain
+from pipeline.config.keys import set_key
+from pipeline.config.values import (
+    absolute,
+    expand,
+    format_bytes,
+    parse_bytes,
+    valid_class_weight,
+    valid_folds,
+    valid_kernel,
+    valid_refit,
+    valid_scale,
+    valid_solver,
+    valid_source,
+    valid_test,
+)
+from svmcore.errors import InputError
+from svmcore.kernels import Kernel
+from svmcore.losses import Hinge, SquaredHinge
+from svmcore.qp import Bias
+from svmcore.solvers import Auto, Solver
+
+__all__ = ["NOT_SWEPT", "Cache", "Cluster", "Data", "Experiment", "Sweep", "Tls", "canonical_json"]
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
+_SIZE = "a positive size such as 4GiB, or a number of bytes"
+
+
+# ---- sections ---------------------------------------------------------------------------------------------------
+class Section(BaseModel):
+    """A part of the configuration: immutable, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Data(Section):
+    """Where the rows come from, which are held out, and how columns are scaled."""
+
+    source: Annotated[str, BeforeValidator(valid_source)] = Field(
+        description="a path or URL of a LIBSVM, CSV, Parquet, npz or zarr source, or sklearn:NAME"
+    )
+    test: Annotated[float | str | None, BeforeValidator(valid_test)] = Field(
+        default=None, description="a fraction between 0 and 1 of the rows, or a second source"
+    )
+    label: int | str = Field(default=-1, description="a column's name or its position counted from 0 (-1 is the last)")
+    header: bool | None = Field(default=None, description="true or false (absent: detected)")
+    delimiter: str | None = Field(
+        default=None, min_length=1, max_length=1, description="one character (absent: detected)"
+    )
+    rows: int | None = Field(default=None, gt=1, description="a whole number of rows, 2 or more")
+    scale: Annotated[str | float, BeforeValidator(valid_scale)] = Field(
+        default="none", description="none, standard, minmax, maxabs or a positive number to divide by"
+    )
+
+
+class Cache(Section):
+    """Byte budgets: columns or a resident K in memory, reusable blocks on the store."""
+
+    limit: Bytes = Field(default=4 << 30, description=_SIZE)
+    disk: Bytes = Field(default=50 << 30, description=_SIZE)
+
+
+class Tls(Section):
+    """Files of a TLS connection to the scheduler."""
+
+    ca: Annotated[str, BeforeValidator(absolute)] = Field(description="path of the authority's certificate (PEM)")
+    cert: Annotated[str, BeforeValidator(absolute)] = Field(description="path of this client's certificate (PEM)")
+    key: Annotated[str, BeforeValidator(absolute)] = Field(description="path of this client's private key (PEM)")
+
+
+class Cluster(Section):
+    """Which Dask workers compute: in process, local processes, or somebody else's cluster."""
+
+    kind: Literal["inline", "local", "address", "scheduler_file", "factory"] = Field(
+        default="local", description="inline, local, address, scheduler_file or factory"
+    )
+    workers: int | None = Field(default=None, gt=0, description="a positive number of worker processes")
+    memory: Bytes | None = Field(default=None, description=_SIZE + " per worker")
+    address: str | None = Field(default=None, min_length=1, description="a scheduler's address such as tcp://host:8786")
+    tls: Tls | None = Field(default=None, description="a mapping with the keys ca, cert, key")
+    path: Annotated[str | None, BeforeValidator(absolute)] = Field(
+        default=None, description="the path of a Dask scheduler file"
+    )
+    factory: str | None = Field(
+        default=None, pattern=r"^[\w.]+\.\w+$", description="a class to import, such as dask_jobqueue.SLURMCluster"
+    )
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="a mapping of keyword arguments of the factory")
+
+    @property
+    def remote(self) -> bool:
+        """Whether the workers are of a cluster that may have other hosts."""
+        return self.kind not in ("inline", "local")
+
+    @model_validator(mode="after")
+    def _keys_of_kind(self) -> Self:
+        """Require the keys that this kind lives by and refuse those of another kind."""
+        own = {
+            "inline": (),
+            "local": (),
+            "address": ("address",),
+            "scheduler_file": ("path",),
+            "factory": ("factory",),
+        }
+        for key in own[self.kind]:
+            if getattr(self, key) is None:
+                raise InputError(f"cluster.kind {self.kind} needs the key 'cluster.{key}'")
+        allowed = {*own[self.kind], *(("tls",) if self.kind in ("address", "scheduler_file") else ())}
+        allowed |= {"kwargs"} if self.kind == "factory" else set()
+        for key in ("address", "tls", "path", "factory", "kwargs"):
+            if getattr(self, key) and key not in allowed:
+                kinds = ", ".join(k for k, v in own.items() if key in v) or "another kind"
+                raise InputError(f"cluster.{key} belongs to cluster.kind {kinds}, given {self.kind}")
+        return self
+
+
+class Sweep(Section):
+    """Points to try: a grid, a list, or both; cross-validation folds; which score picks the model to refit."""
+
+    grid: dict[str, list[Any]] = Field(default_factory=dict, description="a mapping of dotted keys to lists of values")
+    list_: list[dict[str, Any]] = Field(
+        default_factory=list, alias="list", description="a list of mappings of dotted keys to values"
+    )
+    folds: Annotated[int | dict[str, str | int] | None, BeforeValidator(valid_folds)] = Field(
+        default=None, description="a whole number of folds, 2 or more, or {column: NAME}"
+    )
+    refit: Annotated[Literal["accuracy"] | None, BeforeValidator(valid_refit)] = Field(
+        default="accuracy", description="accuracy, or false for a batch without a model"
+    )
+
+
+class Experiment(Section):
+    """One experiment, as the YAML file declares it; frozen, and complete with every default."""
+
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="letters, digits, '.', '_' and '-', no folder"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**32, description="a whole number, 0 or more, below 2**32")
+    data: Data = Field(description="a mapping with at least the key 'source'")
+    kernel: Annotated[dict[str, Any], BeforeValidator(valid_kernel)] = Field(
+        default_factory=lambda: valid_kernel("rbf"), description="a kernel, such as {name: rbf, gamma: scale}"
+    )
+    loss: Literal["hinge", "squared_hinge"] = Field(default="hinge", description="hinge or squared_hinge")
+    C: float = Field(default=1.0, gt=0, description="a positive number, or .inf for a hard margin")
+    bias: Literal["free", "penalised", "none"] = Field(default="free", description="free, penalised or none")
+    class_weight: Annotated[Literal["balanced"] | dict[Any, float] | None, BeforeValidator(valid_class_weight)] = Field(
+        default=None, description="balanced, or a mapping of labels to positive weights"
+    )
+    multiclass: Literal["ovr", "ovo"] = Field(default="ovr", description="ovr or ovo")
+    solver: Annotated[dict[str, Any], BeforeValidator(valid_solver)] = Field(
+        default_factory=lambda: valid_solver("auto"), description="a solver, such as {name: smo, tol: 1e-3}"
+    )
+    cache: Cache = Field(default_factory=lambda: Cache())
+    cluster: Cluster = Field(default_factory=lambda: Cluster())
+    store: Annotated[str, BeforeValidator(absolute)] = Field(
+        default="runs", validate_default=True, min_length=1, description="a path or s3://bucket/prefix"
+    )
+    sweep: Sweep | None = Field(default=None)
+
+    @model_validator(mode="after")
+    def _pairing(self) -> Self:
+        """Refuse a solver that does not admit this loss, bias and kernel."""
+        self.build_solver().admits(self.build_loss(), Bias(self.bias), self.build_kernel(), math.isinf(self.C))
+        return self
+
+    @classmethod
+    def checked(cls, raw: Mapping[str, Any], where: str) -> Self:
+        """Build the experiment, or say in one sentence why not."""
+        try:
+            return cls.model_validate(raw)
+        except ValidationError as error:
+            raise explain(error, cls, where) from None
+
+    def build_kernel(self) -> Kernel:
+        """Return the kernel these keys declare; `gamma: scale` is resolved later, against the data."""
+        return Kernel.create(self.kernel)
+
+    def build_solver(self) -> Solver:
+        """Return the solver these keys declare."""
+        return Solver.create(self.solver)
+
+    def solver_for(self, n_features: int) -> Solver:
+        """Return the solver for rows of so many features: of `auto`, the one that it chooses."""
+        solver = self.build_solver()
+        if not isinstance(solver, Auto):
+            return solver
+        kernel, hard = self.build_kernel(), math.isinf(self.C)
+        return solver.resolved(kernel, n_features, self.build_loss(), Bias(self.bias), hard)
+
+    def with_solver_for(self, n_features: int) -> Self:
+        """Return the same experiment with the solver chosen, as it is written down and repeated."""
+        return self.model_copy(update={"solver": self.solver_for(n_features).spec()})
+
+    def build_loss(self) -> Hinge | SquaredHinge:
+        """Return the loss these keys declare."""
+        return Hinge() if self.loss == "hinge" else SquaredHinge()
+
+    @property
+    def tol(self) -> float:
+        """Tolerance on the KKT gap."""
+        return float(self.solver.get("tol", 1e-3))
+
+    @property
+    def fold_column(self) -> str | int | None:
+        """Column of the source that names each row's fold, or None."""
+        folds = self.sweep.folds if self.sweep else None
+        return folds["column"] if isinstance(folds, dict) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain mapping that `load_experiment` reads back to an equal experiment."""
+        plain = self.model_dump(by_alias=True, exclude_none=True)
+        plain["cache"] = {key: format_bytes(size) for key, size in plain["cache"].items()}
+        if "memory" in plain["cluster"]:
+            plain["cluster"]["memory"] = format_bytes(plain["cluster"]["memory"])
+        if not plain["cluster"]["kwargs"]:
+            del plain["cluster"]["kwargs"]
+        if self.sweep is not None:
+            plain["sweep"] = {key: value for key, value in plain["sweep"].items() if value not in ({}, [])}
+            plain["sweep"]["refit"] = self.sweep.refit or False
+        return plain
+
+    def to_yaml(self) -> str:
+        """Return the resolved configuration as YAML, `${ENV}` as written."""
+        return yaml12.dump(self.to_dict())
+
+    def fingerprint(self) -> str:
+        """Sha256 over the keys that change the answer: not the name, store, cluster, cache or time limit.
+
+        Sources count by their path; the bytes behind it are the dataset's fingerprint.
+        """
+        plain = self.model_dump(by_alias=True, exclude={"name", "store", "cluster", "cache"})
+        plain["solver"].pop("time_limit", None)
+        for key in ("source", "test"):
+            if isinstance(plain["data"][key], str):
+                plain["data"][key] = expand(plain["data"][key])
+        return hashlib.sha256(canonical_json(plain).encode()).hexdigest()
+
+    def points(self) -> list[tuple[dict[str, Any], "Experiment"]]:
+        """Return the sweep's points, (parameters, experiment without a sweep), in an order fixed by the config.
+
+        Of the sweep, a point keeps only a column that names the folds, because that column is no feature. The grid
+        comes first, keys in alphabetical order and the last one running fastest (as scikit-learn's ParameterGrid),
+        then the list. Without a sweep: the experiment itself, with no parameters.
+        """
+        if self.sweep is None:
+            return [({}, self)]
+        base = self.to_dict()
+        del base["sweep"]
+        if self.fold_column is not None:
+            base["sweep"] = {"folds": self.sweep.folds}
+        return [(params, _point(base, params)) for params in _combinations(self.sweep)]
+
+
+def canonical_json(value: Any) -> str:
+    """Return JSON in which equal configurations are equal text: sorted keys, every number a float."""
+
+    def plain(item: Any) -> Any:
+        if isinstance(item, Mapping):
+            return sorted(([_tagged(key), plain(part)] for key, part in item.items()), key=json.dumps)
+        if isinstance(item, list | tuple):
+            return [plain(part) for part in item]
+        return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
+
+    return json.dumps(plain(value))
+
+
+def _tagged(key: Any) -> Any:
+    """Tell the label 1 from the label '1'."""
+    return key if isinstance(key, str) else [type(key).__name__, key]
+
+
+# ---- sweeps -----------------------------------------------------------------------------------------------------
+NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed")
+
+
+def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """Yield each point's parameters."""
+    if sweep.grid or not sweep.list_:
+        keys = sorted(sweep.grid)
+        for values in itertools.product(*(sweep.grid[key] for key in keys)):
+            yield dict(zip(keys, values, strict=True))
+    yield from sweep.list_
+
+
+def _point(base: Mapping[str, Any], params: Mapping[str, Any]) -> Experiment:
+    """Build one point; what is wrong with it is said with its parameters."""
+    where = f"sweep point {{{', '.join(f'{key}: {value}' for key, value in params.items())}}}"
+    raw = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
+    for key in sorted(params, key=lambda k: (not k.endswith(".name"), k)):
+        set_key(raw, key, params[key], where)
+    return Experiment.checked(raw, where)

@@ -1,0 +1,56 @@
+"""Which K an experiment needs and how it is held: on storage, mapped, or as columns on demand. Computes nothing."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.config.schema import Experiment
+from pipeline.kernel.gram import gram_fingerprint, gram_folder
+from pipeline.storage.files import sha256_of_json
+from svmcore.kernels import Kernel
+from svmcore.qp import Bias
+
+__all__ = ["KernelPlan", "choose_plan", "plan_kernel", "served_kernel"]
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelPlan:
+    """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet."""
+
+    plan: str  # resident: K on storage, mapped;  columns: computed on demand, cached
+    kernel: dict[str, Any]  # of the model; K is of its `served_kernel`
+    dtype: str
+    kernel_id: str
+    gram: str | None
+    n_blocks: int
+    n_reused: int
+
+
+def served_kernel(kernel: Kernel, bias: str) -> Kernel:
+    """The kernel that K is computed of: centred where the coefficients sum to 0, which leaves the program the same."""
+    return kernel.centred() if Bias(bias) is Bias.FREE else kernel
+
+
+def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
+    """Which K an experiment needs, and where it is or will be: nothing is computed."""
+    resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
+    served = served_kernel(resolved, exp.bias)
+    dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
+    plan = choose_plan(exp, dataset, dtype.itemsize)
+    if plan == "columns":
+        kernel_id = sha256_of_json([dataset.fingerprint, served.spec(), dtype.name, "columns"])
+        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
+    kernel_id = gram_fingerprint(dataset, served, dtype)
+    gram = str(gram_folder(root, kernel_id))
+    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram, 0, 0)
+
+
+def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:
+    """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns.
+
+    A solver of linear classifiers needs the rows behind the columns, which a K on storage does not have.
+    """
+    fits = dataset.n_merged**2 * itemsize <= min(exp.cache.limit, exp.cache.disk)
+    return "resident" if fits and not exp.solver_for(dataset.n_features).solves.linear_only else "columns"

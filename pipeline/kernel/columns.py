@@ -1,0 +1,132 @@
+"""Columns of K computed by the workers when a solver asks, for a K that fits neither memory nor disk.
+
+Every request is a working set of hundreds of columns, cut by row ranges of X: one Dask round trip costs 10 ms, so it
+must never carry a single column. Nothing is kept here: wrap it in `svmcore.sources.CachedColumns`.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pipeline.compute.workers import Workers
+from pipeline.config.schema import Experiment
+from pipeline.kernel.choose import KernelPlan, served_kernel
+from pipeline.kernel.strips import overflow, worker_points, worker_rows
+from svmcore.kernels import Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.points import Floats
+from svmcore.solvers import SMO
+from svmcore.sources import CachedColumns, ComputedColumns, Source
+
+__all__ = ["WorkerColumns", "columns_for", "computed_columns"]
+
+COLUMNS = 512  # columns and rows of one task: a result of 16 MB in float32
+ROWS = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class _BlockTask:
+    """Columns `idx` on the rows start ... stop - 1."""
+
+    dataset: str
+    dtype: str
+    kernel: Kernel
+    idx: tuple[int, ...]
+    start: int
+    stop: int
+
+
+def _block(task: _BlockTask) -> Floats:
+    """Kernel values (len(idx), stop - start), on a worker."""
+    points, kernel = worker_points(task.dataset, task.dtype, task.kernel), task.kernel
+    rows = points.rows(task.start, task.stop)
+    out = np.empty((len(task.idx), len(rows)), task.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        kernel.block(points.take(np.array(task.idx, np.int64)), rows, out)
+    if not np.isfinite(out).all():
+        raise overflow(kernel, task.dtype)
+    return out
+
+
+class WorkerColumns(Source):
+    """Columns over a dataset's merged training rows, computed by `workers`.
+
+    The blocks of a request depend on n and the request, not on the workers. No task is pinned: a lost worker's blocks
+    are computed by another, which opens the dataset by its path.
+
+    Parameters
+    ----------
+    local
+        The same columns computed in this process: their kernel and type, exact values, and all that is little work.
+    dataset
+        Path of the rows.
+    """
+
+    can_take: ClassVar[bool] = True
+
+    def __init__(self, local: ComputedColumns, dataset: str, workers: Workers) -> None:
+        self.local, self.dataset, self.workers = local, dataset, workers
+        self.n, self.dtype, self.psd, self.exact = local.n, local.dtype, local.psd, local.exact
+        self.n_computed = 0  # columns, for the metrics
+
+    @property
+    def rounding(self) -> Any:
+        """That of the same values computed here."""
+        return self.local.rounding
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,), float64, from the norms of the rows."""
+        return self.local.diagonal()
+
+    def columns(self, idx: Floats) -> Floats:
+        """(len(idx), n), C-contiguous; row r is column idx[r]."""
+        return self.fill(idx, np.empty((len(idx), self.n), self.dtype))
+
+    def fill(self, idx: Floats, out: Floats) -> Floats:
+        """Write columns `idx` to `out` (len(idx), n), block by block as the workers finish them."""
+        wanted = np.asarray(idx).tolist()
+        places = [(a, start) for a in range(0, len(wanted), COLUMNS) for start in range(0, self.n, ROWS)]
+        tasks = [self._task(tuple(wanted[a : a + COLUMNS]), start) for a, start in places]
+        for index, values in self.workers.map(_block, tasks):
+            a, start = places[index]
+            out[a : a + len(values), start : start + values.shape[1]] = values
+        self.n_computed += len(wanted)
+        return out
+
+    def take(self, rows: Floats) -> ComputedColumns:
+        """The same kernel on the rows `rows` alone, computed on this node: what a solver tries first is small."""
+        return self.local.take(rows)
+
+    def finer(self) -> "WorkerColumns | None":
+        """The same columns in float64."""
+        finer = self.local.finer()
+        return None if finer is None else WorkerColumns(finer, self.dataset, self.workers)
+
+    def factor(self) -> Floats | None:
+        """The rows of a linear kernel."""
+        return self.local.factor()
+
+    def offset(self, coef: Floats) -> float:
+        """As that of the same columns computed here."""
+        return self.local.offset(coef)
+
+    def _task(self, idx: tuple[int, ...], start: int) -> _BlockTask:
+        stop = min(start + ROWS, self.n)
+        return _BlockTask(self.dataset, self.dtype.name, self.local.kernel, idx, start, stop)
+
+
+def computed_columns(dataset: str, kernel: Kernel, dtype: Any) -> ComputedColumns:
+    """Columns of K computed in this process, with exact values for proofs."""
+    points = worker_points(dataset, np.dtype(dtype).name, kernel)
+    return ComputedColumns(kernel, points, dtype, ExactKernel(kernel, worker_rows(dataset), like=points))
+
+
+def columns_for(exp: Experiment, dataset: Any, plan: KernelPlan, workers: Workers) -> Source:
+    """Columns on demand, one cache for all problems of the run."""
+    dtype, served = np.dtype(plan.dtype), served_kernel(Kernel.create(plan.kernel), exp.bias)
+    local = computed_columns(str(dataset.path), served, dtype)
+    remote = exp.cluster.remote and not exp.solver_for(dataset.n_features).solves.linear_only
+    source = WorkerColumns(local, str(dataset.path), workers) if remote else local
+    limit = exp.cache.limit
+    return CachedColumns(source, limit, None, min(limit // 4, SMO.square_bytes(source.n, dtype)))

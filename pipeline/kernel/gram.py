@@ -1,0 +1,228 @@
+"""The kernel matrix K of a dataset, computed in strips by the workers into one file that every solver maps.
+
+    ROOT/gram/FINGERPRINT/gram.json     n, dtype, kernel, fingerprint of the rows
+                          c/0/0         K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
+                          strips/00012  written after strip 12: its checksums
+                          zarr.json     written last, when every strip is finished
+
+Each symmetric pair is computed once. The strips depend on n and the type alone, so any workers, a resume after a crash
+and a second run at the same time write the same bytes. Several kernels of one dataset share their inner products.
+"""
+
+import dataclasses
+import errno
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from pipeline.compute.progress import Progress, silent
+from pipeline.compute.workers import VERSION, Workers
+from pipeline.config.quantities import size
+from pipeline.kernel.strips import StripTask, compute_strip, marker, partition, unmap
+from pipeline.storage.files import sha256_of_json
+from svmcore.errors import InputError, MemoryLimit
+from svmcore.kernels import Kernel
+from svmcore.points import Floats
+
+__all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
+
+FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
+
+
+@dataclasses.dataclass(frozen=True)
+class Gram:
+    """K (n, n) on this node's disk: `n_reused` of its `n_blocks` strips were found finished and intact."""
+
+    path: Path
+    fingerprint: str
+    n: int
+    dtype: np.dtype
+    n_blocks: int
+    n_reused: int
+
+    def open(self) -> Floats:
+        """K (n, n), mapped read-only."""
+        return open_gram(self.path)
+
+
+def open_gram(path: str | Path) -> Floats:
+    """Map the finished kernel matrix in folder `path`, (n, n), read-only.
+
+    Raises
+    ------
+    InputError
+        If it is not finished, or its file has another size.
+    """
+    folder = Path(path)
+    values = folder / "c" / "0" / "0"
+    try:
+        described = json.loads((folder / "gram.json").read_text())
+        n, dtype = int(described["n"]), np.dtype(described["dtype"])
+        marked = all(marker(folder, index).is_file() for index in range(len(partition(n, dtype))))
+        finished = marked and (folder / "zarr.json").is_file() and values.stat().st_size == n * n * dtype.itemsize
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds no kernel matrix ({error}); run the experiment again") from error
+    if not finished:
+        raise InputError(f"the kernel matrix in {folder} is not finished; run the experiment again")
+    return np.memmap(values, dtype, "r", shape=(n, n))
+
+
+def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
+    """Sha256 of all that decides the bytes of K: data, kernel with numbers for its parameters, type, strips, code."""
+    strips = partition(dataset.n_merged, dtype)
+    identity = {
+        "format": FORMAT,
+        "version": VERSION,
+        "rows": dataset.rows_fingerprint,
+        "kernel": kernel.spec(),
+        "dtype": np.dtype(dtype).name,
+        "strips": [len(strips), strips[0][1]],
+    }
+    return sha256_of_json(identity)
+
+
+def compute_gram(
+    dataset: Any,
+    kernel: Kernel,
+    dtype: DTypeLike,
+    root: str | Path,
+    workers: Workers,
+    progress: Progress | None = None,
+) -> Gram:
+    """Compute K of the dataset's merged training rows, or what is missing of it; see `compute_grams`."""
+    return compute_grams(dataset, [kernel], dtype, root, workers, progress)[0]
+
+
+def compute_grams(
+    dataset: Any,
+    kernels: Sequence[Kernel],
+    dtype: DTypeLike,
+    root: str | Path,
+    workers: Workers,
+    progress: Progress | None = None,
+) -> list[Gram]:
+    """Compute one K for each kernel; kernels of the inner product share one matrix product per strip.
+
+    Parameters
+    ----------
+    dataset
+        With `path`, `rows_fingerprint`, `n_merged`, `n_features`, `variance`; workers open it by its path.
+    root
+        The cache; K is in `root`/gram/FINGERPRINT.
+    progress
+        Called as `progress("kernel", done, total, reused=...)` after each strip.
+
+    Raises
+    ------
+    MemoryLimit
+        If the disk has no room for K.
+    InputError
+        If the folder cannot be written, or not all workers see it.
+    """
+    tell = progress or silent
+    dtype = np.dtype(dtype)
+    numeric = [_computable(kernel).resolved(dataset.n_features, dataset.variance) for kernel in kernels]
+    fingerprints = [gram_fingerprint(dataset, kernel, dtype) for kernel in numeric]
+    folders = [gram_folder(root, fingerprint) for fingerprint in fingerprints]
+    for folder, kernel in zip(folders, numeric, strict=True):
+        _create(folder, dataset, kernel, dtype)
+    tasks = _tasks(dataset, numeric, dtype, folders)
+    reused = np.zeros(len(kernels), int)
+    try:
+        for done, (_, intact) in enumerate(workers.map(compute_strip, tasks), start=1):
+            reused += intact
+            tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
+    finally:
+        unmap()  # the solver maps K too, and pages count once a mapping
+    for folder in folders:
+        _publish(folder, dataset.n_merged, dtype, len(tasks))
+    return [
+        Gram(folder, fingerprint, dataset.n_merged, dtype, len(tasks), int(count))
+        for folder, fingerprint, count in zip(folders, fingerprints, reused, strict=True)
+    ]
+
+
+def gram_folder(root: str | Path, fingerprint: str) -> Path:
+    """Where the K of a fingerprint is, or will be."""
+    return Path(root) / "gram" / fingerprint[:32]
+
+
+def _computable(kernel: Kernel) -> Kernel:
+    if kernel.name == "precomputed":
+        raise InputError(
+            "kernel 'precomputed' has no rows to compute from; use svmcore.estimator.SVC(kernel='precomputed')"
+        )
+    return kernel
+
+
+def _tasks(dataset: Any, kernels: Sequence[Kernel], dtype: np.dtype, folders: Sequence[Path]) -> list[StripTask]:
+    """One task per strip, the longest first."""
+    paths = tuple(map(str, folders))
+    n = int(dataset.n_merged)
+    return [
+        StripTask(str(dataset.path), n, dtype.name, tuple(kernels), paths, index)
+        for index in range(len(partition(n, dtype)))
+    ]
+
+
+def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None:
+    """Make the folder and reserve the whole file, so that a full disk is met here and not by a worker's mapping."""
+    n = int(dataset.n_merged)
+    try:
+        (folder / "c" / "0").mkdir(parents=True, exist_ok=True)
+        (folder / "strips").mkdir(exist_ok=True)
+        _reserve(folder / "c" / "0" / "0", n * n * dtype.itemsize)
+        described = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
+        _write(folder / "gram.json", json.dumps(described, indent=1))
+        os.utime(folder)  # the cache evicts the oldest
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            disk = os.statvfs(folder)
+            raise MemoryLimit(
+                f"the kernel matrix needs {size(n * n * dtype.itemsize)} on disk and {folder} has "
+                f"{size(disk.f_bavail * disk.f_frsize)}; free space or name another store"
+            ) from error
+        raise InputError(f"store {folder} cannot be written ({error}); name another store") from error
+
+
+def _reserve(path: Path, n_bytes: int) -> None:
+    """Give the file its blocks; what is in it stays, checksums tell what it is worth."""
+    new = not path.exists()
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        os.posix_fallocate(file, 0, n_bytes)
+        if os.fstat(file).st_size != n_bytes:
+            os.ftruncate(file, n_bytes)
+    except OSError:
+        if new:
+            path.unlink()
+        raise
+    finally:
+        os.close(file)
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _publish(folder: Path, n: int, dtype: np.dtype, n_strips: int) -> None:
+    """Write the metadata that makes the folder a zarr array, once every strip is marked."""
+    absent = [index for index in range(n_strips) if not marker(folder, index).is_file()]
+    if absent:
+        raise InputError(
+            f"{len(absent)} of {n_strips} strips computed by workers are not in {folder}; "
+            "set store to a folder that every host of the cluster shares"
+        )
+    if (folder / "zarr.json").is_file():
+        return
+    import zarr
+
+    zarr.create_array(str(folder), shape=(n, n), chunks=(n, n), dtype=dtype, compressors=None, fill_value=np.nan)

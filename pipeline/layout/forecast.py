@@ -1,0 +1,235 @@
+"""What a run will take, before it is run: bytes from the shapes, seconds from this machine and a sample of the data.
+
+The same at the start of every run as in `marginflow plan`; what cannot fit is refused with both numbers and a remedy.
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.chains import finished
+from pipeline.config.quantities import size
+from pipeline.config.schema import Experiment
+from pipeline.kernel.strips import partition
+from pipeline.layout.parts import Part, bundles
+from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
+from pipeline.layout.rates import rates
+from pipeline.layout.sweep import n_targets
+from pipeline.rows import dataset as datasets
+from svmcore._threads import n_threads
+from svmcore.errors import MemoryLimit
+from svmcore.solvers.smo import SMO
+
+__all__ = ["fitting", "forecast"]
+
+BASE_BYTES = 200 << 20  # a process with everything imported
+SAMPLED = 3  # parts, and chains of each, that are tried on a sample
+PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as processes
+STAGES = ("start", "kernel", "solve", "score")
+STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
+COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
+
+
+def forecast(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any]:
+    """Plan of a run whose kernels and problems are laid out.
+
+    Raises
+    ------
+    MemoryLimit
+        If it cannot fit: memory of a worker or of this node, or the disk.
+    """
+    return fitting(exp, root, parts) | _evaluations(parts) | {"seconds": _seconds(exp, parts)}
+
+
+def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any]:
+    """Counts and bytes of a run; raises as `forecast` does."""
+    data = parts[0].data
+    found = {
+        "plan": " and ".join(sorted({part.plan.plan for part in parts})),
+        "points": len({index for part in parts for index in part.tasks}),
+        "kernels": len(parts),
+        "problems": sum(len(chain) for part in parts for chain in part.chains) + _refitted(exp, parts),
+        "n_train": data.n_train,
+        "n_merged": data.n_merged,
+        "n_features": data.n_features,
+        **_bytes(exp, parts),
+    }
+    _check(exp, root, parts, found)
+    return found
+
+
+def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
+    """Problems of the best point on all rows."""
+    if exp.sweep is None or not exp.sweep.refit:
+        return 0
+    return n_targets(len(parts[0].data.classes), exp.multiclass)
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
+    on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
+    paths = {part.data.path for part in parts}
+    held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) + _squares_bytes(part) for part in parts]
+    return {
+        "kernel_bytes": max(part.kernel_bytes for part in parts),
+        "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + _answer_bytes(parts),
+        "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
+        "memory_bytes": BASE_BYTES + max(held),
+    }
+
+
+def _whole(parts: Sequence[Part]) -> list[tuple[Part, list[Any]]]:
+    return [(part, []) for part in parts]
+
+
+def _row_bytes(part: Part) -> int:
+    """Rows as a kernel takes them, and as they are stored, for exact values."""
+    dataset = datasets.open_dataset(part.data.path)
+    itemsize = np.dtype(part.plan.dtype).itemsize + dataset.dtype.itemsize
+    if dataset.sparse:
+        sample = dataset.X(0, min(1000, dataset.n_merged))
+        return int(sample.nnz / sample.shape[0] * dataset.n_merged * (itemsize + 8))
+    return int(dataset.n_merged * dataset.n_features * itemsize)
+
+
+def _squares_bytes(part: Part) -> int:
+    """The largest squares of working sets: a thread has one and keeps that of its last problem."""
+    square = min(SMO.working_set, part.data.n_merged) ** 2 * np.dtype(part.plan.dtype).itemsize
+    return int(min(2 * n_threads(), len(part.chains)) * square)
+
+
+def _answer_bytes(parts: Sequence[Part]) -> int:
+    """Every answer holds p - u of all rows, and about as much as that for its support."""
+    return sum((16_384 + 12 * part.data.n_merged) * len(chain) for part in parts for chain in part.chains)
+
+
+def _strip_bytes(bundle: Sequence[Part]) -> int:
+    """Rows, and one strip of inner products and of each kernel."""
+    part = bundle[0]
+    if part.plan.gram is None:
+        return _row_bytes(part)
+    strips = partition(part.data.n_merged, part.plan.dtype)
+    strip = (strips[0][1] - strips[0][0]) * part.data.n_merged * np.dtype(part.plan.dtype).itemsize
+    return _row_bytes(part) + (len(bundle) + 1) * strip
+
+
+def _folder_bytes(path: str) -> int:
+    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
+
+
+def _evaluations(parts: Sequence[Part]) -> dict[str, int]:
+    """Entries of K computed, each pair once, and what a kernel for every problem alone would add."""
+    pairs = [part.data.n_merged * (part.data.n_merged + 1) // 2 for part in parts]
+    alone = [count * sum(map(len, part.chains)) for count, part in zip(pairs, parts, strict=True)]
+    return {"kernel_evaluations": sum(pairs), "kernel_evaluations_saved": sum(alone) - sum(pairs)}
+
+
+# --- what cannot fit ------------------------------------------------------------------------------------------------
+def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, Any]) -> None:
+    import psutil
+
+    worker, node = exp.cluster.memory, psutil.virtual_memory().total
+    resident = any(part.plan.gram for part in parts)
+    if worker is not None and exp.cluster.kind != "inline" and resident and found["worker_bytes"] > worker:
+        raise MemoryLimit(
+            f"a worker needs {size(found['worker_bytes'])} for its rows and strips of K, and cluster.memory is "
+            f"{size(worker)}; raise cluster.memory or lower data.rows"
+        )
+    columns = max(2 * part.data.n_merged * np.dtype(part.plan.dtype).itemsize for part in parts)
+    if columns > exp.cache.limit:
+        raise MemoryLimit(
+            f"two columns of K need {size(columns)}, and cache.limit is {size(exp.cache.limit)}; "
+            "raise cache.limit or lower data.rows"
+        )
+    if found["memory_bytes"] > node:
+        raise MemoryLimit(
+            f"the solver needs {size(found['memory_bytes'])} of memory, and this machine has {size(node)}; "
+            "lower cache.limit, so that columns are computed on demand, or data.rows"
+        )
+    _check_disk(root, parts, exp.cache.disk)
+
+
+def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
+    there = next(folder for folder in (root, *root.parents) if folder.is_dir())
+    missing = sum(part.kernel_bytes for part in parts if part.plan.gram and not Path(part.plan.gram).is_dir())
+    missing = min(missing, max(budget, 2 * max(part.kernel_bytes for part in parts)))
+    disk = os.statvfs(there)
+    free = disk.f_bavail * disk.f_frsize
+    if missing > free:
+        raise MemoryLimit(
+            f"the kernel matrices need {size(missing)} on disk, and {there} has {size(free)} free; "
+            "free space, name another store or sweep over fewer kernels"
+        )
+
+
+# --- seconds --------------------------------------------------------------------------------------------------------
+def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
+    """Of the work that is left, by stage, on a machine as busy as now; kernel and solve are shared among workers."""
+    open_ = [[chain for chain in part.chains if not finished(chain)] for part in parts]
+    threads = max(1, min(exp.cluster.workers or n_threads(), n_threads()))
+    tried = {int(k) for k in np.linspace(0, len(parts) - 1, min(len(parts), SAMPLED)).round()}
+    samples = {k: _part_seconds(parts[k], threads) for k in tried}
+    kernel = solve = score = 0.0
+    for k, (part, todo) in enumerate(zip(parts, open_, strict=True)):
+        near = samples[min(samples, key=lambda other: abs(other - k))]
+        share = len(todo) / max(1, len(part.chains))
+        kernel += near["kernel"] if todo else 0.0
+        solve += share * near["solve"]
+        score += near["score"]
+    kernel *= _shared_products(exp, parts)
+    solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
+    start = PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0
+    busy = _slowdown(threads)
+    stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
+    return {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()}
+
+
+def _slowdown(threads: int) -> float:
+    """How much longer `threads` of ours take beside what else runs now, and has for a minute."""
+    others = os.getloadavg()[0]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        running = Path("/proc/loadavg").read_text().split()[3].split("/")[0]
+        others = min(others, int(running) - 1.0)
+    return max(1.0, (others + threads) / (os.cpu_count() or 1))
+
+
+def _part_seconds(part: Part, threads: int) -> dict[str, float]:
+    dataset = datasets.open_dataset(part.data.path)
+    rate, sample = rates(), Sample(dataset, part.group.kernel)
+    chains = part.chains
+    tried = [chains[int(k)] for k in np.linspace(0, len(chains) - 1, min(len(chains), SAMPLED)).round()]
+    works = [sample.work(chain) for chain in tried]
+    entry, scored = (block_seconds(dataset, [part.group.kernel], dtype) for dtype in (part.plan.dtype, np.float64))
+    exact = 0.0 if part.group.kernel.is_linear else scored  # a linear kernel is proved through its weights
+    each = sum(seconds_of(work, dataset.n_merged, rate, exact) for work in works) / len(works)
+    support = sum(max(work.support) for work in works) / len(works)
+    union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
+    n = dataset.n_merged
+    problem = each / len(tried[0])
+    if part.plan.gram is None:
+        solve = len(chains) * each + COLUMN_WASTE * union * n * entry / threads
+        return {"kernel": 0.0, "solve": solve, "score": 0.0, "problem": problem}
+    return {
+        "problem": problem,
+        "kernel": 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / threads,
+        "solve": len(chains) * each / min(threads, len(chains)) + union * n * rate.fault / threads,
+        "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads,
+    }
+
+
+def _shared_products(exp: Experiment, parts: Sequence[Part]) -> float:
+    """Kernel seconds of all parts together, relative to one by one: bundles share their inner products."""
+    alone = together = 0.0
+    for bundle in bundles(exp, _whole(parts)):
+        first = bundle[0][0]
+        if first.plan.gram is None:
+            continue
+        dataset = datasets.open_dataset(first.data.path)
+        kernels = [part.group.kernel for part, _ in bundle]
+        alone += sum(block_seconds(dataset, [kernel], first.plan.dtype) for kernel in kernels)
+        together += block_seconds(dataset, kernels, first.plan.dtype)
+    return together / alone if alone > 0 else 1.0

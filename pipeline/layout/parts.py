@@ -1,0 +1,117 @@
+"""The parts of a run, one for each K: its data, where K is or will be, and the problems of its points.
+
+Nothing is computed here.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask
+from pipeline.config.schema import Experiment
+from pipeline.kernel.choose import KernelPlan, choose_plan, plan_kernel
+from pipeline.kernel.strips import SHARED
+from pipeline.layout.sweep import (
+    Chain,
+    Fold,
+    KernelGroup,
+    Point,
+    Tasks,
+    as_chains,
+    folds_of,
+    grouped,
+    kernel_groups,
+    tasks_of,
+)
+from pipeline.rows import dataset as datasets
+from pipeline.rows.labels import class_weights
+
+__all__ = ["Ingested", "Part", "Waiting", "bundles", "parts_of", "task_for"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ingested:
+    """The dataset on storage."""
+
+    path: str
+    fingerprint: str
+    n_train: int
+    n_merged: int
+    n_test: int
+    n_features: int
+    classes: list[Any]
+    index_base: int | None  # number of the first feature in LIBSVM text
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One K of the batch: its data, where it is or will be, and the problems of its points `tasks[point.index]`."""
+
+    data: Ingested
+    plan: KernelPlan
+    group: KernelGroup
+    tasks: dict[int, Tasks]
+
+    @property
+    def chains(self) -> list[Chain]:
+        """Its distinct problems."""
+        return as_chains(self.tasks.values())
+
+    @property
+    def kernel_bytes(self) -> int:
+        """Bytes of the whole K."""
+        return self.data.n_merged**2 * np.dtype(self.plan.dtype).itemsize
+
+
+def parts_of(exp: Experiment, root: Path, data: Ingested, points: Sequence[Point]) -> list[Part]:
+    """Kernels and problems of the points that train on one dataset."""
+    dataset = datasets.open_dataset(data.path)
+    folds = folds_of(exp, dataset)
+    return [_part(root, data, dataset, group, folds) for group in kernel_groups(points, dataset, choose_plan)]
+
+
+def _part(root: Path, data: Ingested, dataset: Any, group: KernelGroup, folds: Sequence[Fold]) -> Part:
+    plan = plan_kernel(group.points[0].exp, dataset, root)
+
+    def task_of(point: Point, target: int) -> ProblemTask:
+        return task_for(point.exp, root, data, plan, target)
+
+    return Part(data, plan, group, tasks_of(group, folds, len(data.classes), task_of))
+
+
+def task_for(exp: Experiment, root: Path, data: Ingested, plan: KernelPlan, target: int) -> ProblemTask:
+    """The task of one class (or pair)."""
+    return ProblemTask(
+        root=str(root),
+        dataset=data.path,
+        gram=plan.gram,
+        data=data.fingerprint,
+        kernel_id=plan.kernel_id,
+        kernel=plan.kernel,
+        multiclass=exp.multiclass,
+        target=target,
+        C=exp.C if math.isfinite(exp.C) else None,
+        class_weight=class_weights(exp.class_weight, data.classes),
+        loss=exp.loss,
+        bias=exp.bias,
+        solver=exp.solver_for(data.n_features).spec(),
+    )
+
+
+Waiting = tuple[Part, list[Chain]]
+
+
+def bundles(exp: Experiment, waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
+    """Parts whose K come from the same inner products, as many at once as the budgets hold twice."""
+    for alike in grouped(waiting, lambda item: (item[0].data.path, item[0].plan.dtype, item[0].plan.plan)):
+        part = alike[0][0]
+        K_bytes = part.data.n_merged**2 * np.dtype(part.plan.dtype).itemsize
+        size = (
+            1 if part.plan.gram is None else min(SHARED, max(1, min(exp.cache.limit, exp.cache.disk // 2) // K_bytes))
+        )
+        for start in range(0, len(alike), size):
+            yield alike[start : start + size]

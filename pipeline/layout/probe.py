@@ -1,0 +1,125 @@
+"""What a problem will take, from a few solved on a sample: support vectors and steps grow like powers of the rows.
+
+The merged rows are in the order of their content's hash, so the first m of them are a sample without bias. A chain is
+solved on m and on m / 2 rows; both exponents follow, held within what is plausible.
+"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask
+from pipeline.layout.rates import Rates
+from svmcore._threads import one_blas_thread
+from svmcore.kernels import Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.monitor import Monitor
+from svmcore.multiclass import targets
+from svmcore.qp import Bias
+from svmcore.solvers import Solver
+from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
+from svmcore.tasks import SVC
+
+__all__ = ["Sample", "Work", "block_seconds", "seconds_of"]
+
+ROWS = 1000  # of the larger sample
+BLOCK = 512  # side of the kernel block that is timed
+SUPPORT_POWERS, STEP_POWERS = (0.3, 1.0), (0.5, 1.6)
+PASSES = 3.0  # columns read for each support vector of a problem: the certificate, and what each round changes
+GATHER = 25.0  # an entry of the square copied from K, in terms of `Rates.entry`
+PROBLEM, PROBLEM_ROW = 4e-3, 3e-7  # reading tasks and storing answers; passes over vectors of n, for each row
+MAX_ITER = 200_000  # steps of one sampled problem: a count, so that a busy machine foretells the same
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """Work of a chain: support vectors of its problems, one by one, their steps together, and their number."""
+
+    support: tuple[float, ...]
+    steps: float
+
+    def scaled(self, support: float, steps: float) -> "Work":
+        """The same with as many times the support vectors and steps."""
+        return Work(tuple(support * size for size in self.support), steps * self.steps)
+
+
+class Sample:
+    """The first rows of a dataset: their K, codes and counts, and a block of kernel entries that is timed."""
+
+    def __init__(self, dataset: Any, kernel: Kernel, rows: int = ROWS) -> None:
+        self.n, self.n_classes = dataset.n_merged, len(dataset.classes)
+        self.codes = np.asarray(dataset.codes())[:rows]
+        self.counts = np.asarray(dataset.counts(), np.float64)[:rows]
+        X = dataset.X(0, len(self.codes))
+        points = kernel.prepare_gram(X)
+        source = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = resident_gram(source)
+        assert gram is not None
+        self.gram = gram
+
+    def work(self, chain: Sequence[ProblemTask]) -> Work:
+        """Work of a chain on all rows of the dataset."""
+        m = len(self.codes)
+        large = self._solved(chain, m)
+        if m == self.n or m < 100:
+            return large
+        small = self._solved(chain, m // 2)
+        support = _power(sum(large.support), sum(small.support), SUPPORT_POWERS)
+        steps = _power(large.steps, small.steps, STEP_POWERS)
+        return large.scaled((self.n / m) ** support, (self.n / m) ** steps)
+
+    def _solved(self, chain: Sequence[ProblemTask], m: int) -> Work:
+        gram = self.gram if m == self.gram.n else self.gram.take(np.arange(m))
+        y = targets(self.codes[:m], self.n_classes, chain[0].multiclass)[chain[0].target].y
+        beta, support, steps = None, [], 0
+        for task in chain:
+            if not ((y > 0).any() and (y < 0).any()):
+                return Work((1.0,) * len(chain), 1.0)
+            solution = _solve(task, gram, y, self.counts[:m], beta)
+            beta = solution.beta
+            support.append(float(len(solution.support)))
+            steps += solution.n_iter
+        return Work(tuple(support), float(steps))
+
+
+def _power(large: float, small: float, bounds: tuple[float, float]) -> float:
+    return min(max(math.log2(max(large, 1.0) / max(small, 1.0)), bounds[0]), bounds[1])
+
+
+def _solve(task: ProblemTask, gram: ResidentGram, y: Any, counts: Any, beta: Any) -> Any:
+    """Solve the problem with the production solver: a plan must not take as long as a textbook's would."""
+    C = counts * (1e6 if task.C is None else task.C)
+    qp = SVC(task.loss, Bias(task.bias)).program(gram, y, C)
+    solver = Solver.create({"name": "smo", "tol": max(1e-4, float(task.solver.get("tol", 1e-3))), "max_iter": MAX_ITER})
+    return solver.solve(qp, beta, Monitor(warn=False))
+
+
+def seconds_of(work: Work, n: int, rate: Rates, exact: float) -> float:
+    """Seconds of a chain on one thread over a resident K of n rows, `exact` of them for an exact entry of K."""
+    columns = sum(work.support) * PASSES * n * rate.entry
+    squares = sum(size**2 for size in work.support) * (GATHER * rate.entry + 0.5 * exact)
+    mean = sum(work.support) / len(work.support)
+    steps = work.steps * (rate.step + rate.step_entry * mean)
+    return columns + squares + steps + (PROBLEM + PROBLEM_ROW * n) * len(work.support)
+
+
+def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
+    """Seconds of one thread for one entry of each of the kernels, from a block of the data's own rows."""
+    from svmcore.kernels.base import blocks
+
+    side = min(BLOCK, dataset.n_merged)
+    rows = kernels[0].prepare_gram(dataset.X(0, side), dtype)
+    outs = [np.empty((side, side), dtype) for _ in kernels]
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        blocks(kernels, rows, rows, outs)
+        seconds = []
+        for _ in range(2):
+            started = time.perf_counter()
+            blocks(kernels, rows, rows, outs)
+            seconds.append(time.perf_counter() - started)
+    return min(seconds) / side**2

@@ -1,0 +1,182 @@
+"""Decision values of the test rows: on threads of this process, or on the workers where the work is large.
+
+Rows are cut into the same blocks of 96 everywhere, one matrix product each on one BLAS thread, so that who computes
+them does not show in the last bit. The model travels as a `Recipe`: a worker assembles it once from what is on storage,
+and so does the one that takes over from a dead worker; a scattered model could die with its only holder.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask
+from pipeline.answers.result import read_result
+from pipeline.compute.workers import Workers
+from pipeline.model import evaluation
+from pipeline.model.assemble import assemble
+from pipeline.rows.dataset import open_dataset
+from svmcore._threads import split_range
+from svmcore.errors import InputError
+from svmcore.model import Model
+from svmcore.multiclass import vote
+
+__all__ = ["Recipe", "score_test_rows"]
+
+# `Model.decision_function` has no blocks smaller than these; 96 rows cost as much a row as whole ranges do
+# (MNIST, 2,000 and 10,000 support vectors: 0.33 and 1.55 s for 4,000 rows, 0.33 and 1.49 s whole)
+BLOCK = 96
+# One core does 1e10 multiply-adds a second in float64: below ten seconds of one core, starting workers (1.7 s) and
+# reading the support vectors in each (0.6 s) would cost what they save
+LARGE = 1e11
+TASK = 5e9  # multiply-adds of one task, half a second: what a killed worker costs, and how even the last ones end
+RESULT_BYTES = 4 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What a worker needs to assemble a model: paths of the answers, and the digest of what must come out.
+
+    Equal digests are equal models: the cache of a worker goes by it, because an answer that a time limit cut short is
+    replaced under its own name by the next run.
+    """
+
+    dataset: str
+    digest: str
+    kernel: dict[str, Any] = dataclasses.field(compare=False)
+    tasks: tuple[ProblemTask, ...] = dataclasses.field(compare=False)
+
+    @classmethod
+    def of(
+        cls, dataset: Any, kernel: dict[str, Any], tasks: Sequence[ProblemTask], model: Model, support: Any
+    ) -> "Recipe":
+        """The recipe of what `scoring.assemble` returned for these tasks."""
+        return cls(str(dataset.path), _digest(dataset, model, support), kernel, tuple(tasks))
+
+
+def score_test_rows(
+    dataset: Any,
+    model: Model,
+    progress: Callable[..., None],
+    workers: Workers | None = None,
+    recipe: Recipe | None = None,
+) -> tuple[Any, Any, Any]:
+    """Confusion matrix of the test rows, and for two classes their codes (n,) and decision values (n,) (else empty).
+
+    Parameters
+    ----------
+    progress
+        Called as `progress("score", done, total)` in rows, as parts are finished.
+    workers, recipe
+        Who computes if the work is large, and the model for them; without, threads of this process do.
+    """
+    k, done = len(dataset.classes), 0
+    codes = dataset.test_codes()
+    matrix, values = np.zeros((k, k), np.int64), np.zeros(dataset.n_test if k == 2 else 0)
+    for rows, decision in _decisions(dataset, model, workers, recipe):
+        matrix += evaluation.confusion(codes[rows], vote(decision, k, model.scheme), k)
+        if k == 2:
+            values[rows] = decision[:, 0]
+        done += len(decision)
+        progress("score", done, dataset.n_test)
+    return matrix, codes[: len(values)], values
+
+
+def _decisions(
+    dataset: Any, model: Model, workers: Workers | None, recipe: Recipe | None
+) -> Iterator[tuple[slice, Any]]:
+    """Yield (rows, decision values (len(rows), k)) of all test rows, in any order."""
+    cost = _cost(model)
+    if workers is None or recipe is None or dataset.n_test * cost < LARGE:
+        for start, stop in _ranges(dataset.n_test, dataset.test_step):
+            yield slice(start, stop), _on_threads(model, dataset.test_rows(start, stop))
+        return
+    most = min(dataset.test_step, TASK / max(1.0, cost), RESULT_BYTES / (8 * len(model.bias)))
+    tasks = [_PartTask(recipe, *part) for part in _ranges(dataset.n_test, int(most))]
+    for index, decision in workers.map(_decide_part, tasks):
+        yield slice(tasks[index].start, tasks[index].stop), decision
+
+
+def _cost(model: Model) -> float:
+    """Multiply-adds of one test row: support vectors x features, of sparse ones the entries that are there."""
+    rows = model.support_vectors
+    return float(rows.size if isinstance(rows, np.ndarray) else rows.nnz)
+
+
+def _ranges(n: int, most: int) -> list[tuple[int, int]]:
+    """Row ranges of whole blocks, of at most `most` rows unless a block is more.
+
+    >>> _ranges(300, 200)
+    [(0, 192), (192, 300)]
+    """
+    step = max(1, most // BLOCK) * BLOCK
+    return [(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+# --- blocks ---------------------------------------------------------------------------------------------------------
+def _on_threads(model: Model, X: Any) -> Any:
+    """Decision values (n, k) of scaled rows, the blocks shared among this process's threads."""
+    out = np.empty((X.shape[0], len(model.bias)))
+    model.decision_function(X[:0])  # prepares the support vectors, which every thread would do for itself
+    split_range(-(-X.shape[0] // BLOCK), lambda first, last: _fill(model, X, out, first, last))
+    return out
+
+
+def _fill(model: Model, X: Any, out: Any, first: int, last: int) -> None:
+    for block in range(first, last):
+        rows = slice(block * BLOCK, (block + 1) * BLOCK)
+        out[rows] = model.decision_function(X[rows])
+
+
+# --- on a worker ----------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class _PartTask:
+    """Test rows start ... stop - 1; `start` is a multiple of the block."""
+
+    recipe: Recipe
+    start: int
+    stop: int
+
+
+def _decide_part(task: _PartTask) -> Any:
+    """Decision values (stop - start, k), on a worker: one task is one core's."""
+    dataset, model = _assembled(task.recipe)
+    X = dataset.test_rows(task.start, task.stop)
+    out = np.empty((X.shape[0], len(model.bias)))
+    _fill(model, X, out, 0, -(-X.shape[0] // BLOCK))
+    return out
+
+
+@functools.lru_cache(maxsize=1)
+def _assembled(recipe: Recipe) -> tuple[Any, Model]:
+    """The dataset and the model, once per process."""
+    for folder in (Path(recipe.dataset), *(task.folder for task in recipe.tasks)):
+        if not folder.is_dir():
+            raise _unseen(folder, "does not see")
+    dataset = open_dataset(recipe.dataset)
+    answers = [read_result(task) for task in recipe.tasks]
+    model, support = assemble(dataset, recipe.kernel, recipe.tasks, answers)
+    if _digest(dataset, model, support) != recipe.digest:
+        raise _unseen(recipe.tasks[0].folder.parent, "sees other answers in")
+    return dataset, model
+
+
+def _unseen(folder: Path, how: str) -> InputError:
+    return InputError(
+        f"worker on host {socket.gethostname()} {how} {folder}; "
+        "set store to a folder that every host of the cluster shares"
+    )
+
+
+def _digest(dataset: Any, model: Model, support: Any) -> str:
+    """Sha256 of all that decision values depend on."""
+    found = hashlib.sha256(json.dumps([dataset.fingerprint, model.kernel.spec(), model.scheme]).encode())
+    for values in (np.asarray(support, np.int64), model.coef, model.bias):
+        found.update(np.ascontiguousarray(values).tobytes())
+    return found.hexdigest()

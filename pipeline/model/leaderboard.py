@@ -1,0 +1,149 @@
+"""What the points of a sweep scored: cross-validation from the answers on storage, ranking, results.csv.
+
+A fold's score is the accuracy of the rows it holds out, from the decision values that the solver already had. The best
+point has the highest mean; then the fewest support vectors; then it comes first in the config. No times in results.csv,
+so that equal answers are equal bytes.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask, held_out_counts, training_counts
+from pipeline.answers.result import ProblemResult, read_answer
+from pipeline.model.metrics import worst, worst_status
+from svmcore.multiclass import vote
+
+__all__ = ["Entry", "cross_validated", "entry_of", "ranked", "results_csv"]
+
+DIGITS = 12  # means that agree so far are a tie: the order of a sum is no merit
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One point's line of the leaderboard.
+
+    Attributes
+    ----------
+    index, params
+        Its place in the config's order, and its parameters.
+    scores
+        Accuracy of each fold; without folds one score, of the test (or else the training) rows.
+    n_support
+        Original training rows in the models of a fold (the union over the classes), the mean over the folds.
+    kkt_gap, relative_gap, status
+        The worst of its `n_fits` problems.
+    seconds
+        Time inside the solver, all its problems together.
+    """
+
+    index: int
+    params: dict[str, Any]
+    scores: tuple[float, ...]
+    n_support: float
+    kkt_gap: float | None
+    relative_gap: float | None
+    status: str
+    n_fits: int
+    seconds: float
+
+    @property
+    def mean_score(self) -> float:
+        """Mean over the folds."""
+        return float(np.mean(self.scores))
+
+    @property
+    def std_score(self) -> float:
+        """Standard deviation over the folds, as scikit-learn's: of the population."""
+        return float(np.std(self.scores))
+
+    def record(self) -> dict[str, Any]:
+        """As an entry of `points` in the metrics."""
+        kept = ("n_support", "kkt_gap", "relative_gap", "status", "n_fits", "seconds")
+        scores = {"mean_score": self.mean_score, "std_score": self.std_score, "fold_scores": list(self.scores)}
+        return {"params": self.params, **scores} | {key: getattr(self, key) for key in kept}
+
+
+def ranked(entries: Sequence[Entry]) -> list[Entry]:
+    """Best first."""
+    return sorted(entries, key=lambda e: (-round(e.mean_score, DIGITS), e.n_support, e.index))
+
+
+# --- scores ---------------------------------------------------------------------------------------------------------
+def cross_validated(dataset: Any, index: int, params: dict[str, Any], tasks: list[list[ProblemTask]]) -> Entry:
+    """Entry of a point from its answered problems `tasks[fold][target]`."""
+    answers = [[read_answer(task) for task in fold] for fold in tasks]
+    scores = [
+        _fold_score(dataset, fold, np.stack([decision for _, decision in answer], axis=1))
+        for fold, answer in zip(tasks, answers, strict=True)
+    ]
+    return entry_of(index, params, scores, tasks, [[result for result, _ in answer] for answer in answers])
+
+
+def _fold_score(dataset: Any, tasks: Sequence[ProblemTask], decision: Any) -> float:
+    """Accuracy of held-out original rows from decision values (h, k) at the merged rows with copies held out."""
+    fold = tasks[0].fold
+    counts = held_out_counts(str(dataset.path), fold) if fold else np.asarray(dataset.counts())
+    rows = np.flatnonzero(counts)
+    right = vote(decision, len(dataset.classes), tasks[0].multiclass) == dataset.codes()[rows]
+    return float(counts[rows] @ right) / float(counts.sum())
+
+
+def entry_of(
+    index: int,
+    params: dict[str, Any],
+    scores: Sequence[float],
+    tasks: Sequence[Sequence[ProblemTask]],
+    results: Sequence[Sequence[ProblemResult]],
+) -> Entry:
+    """Entry of a point whose problems `tasks[fold][target]` gave `results`."""
+    flat = [result for fold in results for result in fold]
+    sizes = [_n_support(fold[0], found) for fold, found in zip(tasks, results, strict=True)]
+    return Entry(
+        index=index,
+        params=params,
+        scores=tuple(scores),
+        n_support=sum(sizes) / len(sizes),
+        kkt_gap=worst([result.certificate["kkt_gap"] for result in flat]),
+        relative_gap=worst([result.certificate["relative_gap"] for result in flat]),
+        status=worst_status([result.status for result in flat]),
+        n_fits=len(flat),
+        seconds=sum(result.seconds for result in flat),
+    )
+
+
+def _n_support(task: ProblemTask, results: Sequence[ProblemResult]) -> int:
+    union = np.unique(np.concatenate([result.support for result in results]))
+    return int(training_counts(task)[union].sum())
+
+
+# --- results.csv ----------------------------------------------------------------------------------------------------
+def results_csv(entries: Sequence[Entry]) -> str:
+    """Text of results.csv: a row per point in the order given; a parameter that a point does not set is empty."""
+    names = list(dict.fromkeys(name for entry in sorted(entries, key=lambda e: e.index) for name in entry.params))
+    n_scores = max(len(entry.scores) for entry in entries)
+    folds = [f"fold_{k}_score" for k in range(n_scores)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*names, "mean_score", "std_score", *folds, "n_support", "kkt_gap", "n_fits", "status"])
+    for entry in entries:
+        given = [_cell(entry.params[name]) if name in entry.params else "" for name in names]
+        scores = [_cell(value) for value in (entry.mean_score, entry.std_score, *entry.scores)]
+        writer.writerow([*given, *scores, _cell(entry.n_support), _cell(entry.kkt_gap), entry.n_fits, entry.status])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    """A value in one cell: numbers in full, mappings as JSON.
+
+    >>> _cell(0.1), _cell("scale"), _cell({"name": "rbf"}), _cell(None)
+    ('0.1', 'scale', '{"name": "rbf"}', '')
+    """
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,207 @@
+"""Labels and decision values of a source, in blocks, to CSV, Parquet or JSON; accuracy where labels are there.
+
+All on this host, however large the source: a model names no cluster, and rows that one reader streams could reach
+workers only through the scheduler. Memory is that of a block, and threads keep every core busy: local worker processes
+would add their start and a copy of the support vectors each, and no speed.
+"""
+
+import contextlib
+import csv
+import dataclasses
+import json
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipeline.compute.progress import Progress, silent
+from pipeline.config.schema import Data
+from pipeline.model.stored import StoredModel, load_model
+from pipeline.rows.labels import LabelCodes
+from pipeline.rows.sources.open import format_of, open_source
+from pipeline.storage.files import check_writable
+from svmcore.errors import InputError
+from svmcore.multiclass import vote
+
+__all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """One block: codes (n,), decision values (n, k), and the true codes (n,) or None."""
+
+    codes: Any
+    decision: Any
+    true: Any
+
+
+def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
+    """Yield predictions of the rows at `url`, block by block.
+
+    Raises
+    ------
+    InputError
+        A source that cannot be read, another number of features, or a label the model does not know.
+    """
+    config = Data(**stored.metadata["config"]["data"]).model_copy(update={"source": url})
+    source = open_source(url, config, base=stored.metadata.get("base"), n_features=stored.metadata["n_features"])
+    text = format_of(url) in ("csv", "libsvm")
+    for block in source.blocks():
+        decision = stored.decision_function(block.X)
+        true = None
+        if block.y is not None:
+            labels = LabelCodes(text)
+            labels.append(block.y)
+            true = labels.resolve_as(stored.classes, url)
+        yield Predictions(vote(decision, len(stored.classes), stored.model.scheme), decision, true)
+
+
+def predict_to_file(
+    path: str | Path, url: str, output: str | Path | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Predict the rows at `url` with the model at `path` into `output` (.csv, .parquet or .json; None: collected).
+
+    Returns
+    -------
+    dict
+        `model`, `source`, `output`, `n`, `accuracy` (None without labels), `classes`; without an output also `labels`
+        and `decision`.
+    """
+    writer = _writer(output)
+    stored = load_model(path)
+    right = n = labelled = 0
+    tell = progress or silent
+    with writer(stored, output) as sink:
+        for part in predict(stored, url):
+            sink.write(part)
+            n += len(part.codes)
+            if part.true is not None:
+                labelled += len(part.codes)
+                right += int((part.true == part.codes).sum())
+            tell("predict", n, 0)
+    return {
+        "model": stored.path,
+        "source": url,
+        "output": None if output is None else str(Path(output).absolute()),
+        "n": n,
+        "accuracy": right / labelled if labelled else None,
+        "classes": stored.classes,
+        **sink.collected,
+    }
+
+
+# --- where they go --------------------------------------------------------------------------------------------------
+class _Sink(Protocol):
+    collected: dict[str, Any]
+
+    def write(self, part: Predictions) -> None: ...
+
+
+def _columns(stored: StoredModel) -> list[str]:
+    """Names of the decision columns: one for two classes, else one for each class or pair."""
+    entries = stored.metadata["per_class"]
+    if len(entries) == 1:
+        return ["decision"]
+    return ["decision_" + "_".join(map(str, _listed(entry["label"]))) for entry in entries]
+
+
+def _listed(label: Any) -> Sequence[Any]:
+    return label if isinstance(label, list) else [label]
+
+
+@contextlib.contextmanager
+def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
+    class Collected:
+        collected: dict[str, Any] = {"labels": [], "decision": []}
+
+        def write(self, part: Predictions) -> None:
+            self.collected["labels"] += [stored.classes[code] for code in part.codes]
+            self.collected["decision"] += part.decision.tolist()
+
+    sink = Collected()
+    sink.collected = {"labels": [], "decision": []}
+    yield sink
+
+
+@contextlib.contextmanager
+def _whole(output: str | Path) -> Iterator[Path]:
+    """A hidden file beside the output that takes its name when all is written."""
+    target = Path(output)
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
+    try:
+        yield partial
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _json(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
+    with _whole(output) as partial, _collect(stored, None) as sink:
+        yield sink
+        partial.write_text(json.dumps({"classes": stored.classes} | sink.collected), encoding="utf-8")
+        sink.collected = {}
+
+
+@contextlib.contextmanager
+def _csv(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
+    with _whole(output) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        yield _CsvSink(file, stored)
+
+
+class _CsvSink:
+    """A header, then a row for each prediction."""
+
+    collected: dict[str, Any] = {}
+
+    def __init__(self, file: Any, stored: StoredModel) -> None:
+        self.rows, self.classes = csv.writer(file, lineterminator="\n"), stored.classes
+        self.header = ["label", *_columns(stored)]
+
+    def write(self, part: Predictions) -> None:
+        if self.header:
+            self.rows.writerow(self.header)
+            self.header = []
+        labels = (self.classes[code] for code in part.codes)
+        self.rows.writerows([label, *values] for label, values in zip(labels, part.decision.tolist(), strict=True))
+
+
+@contextlib.contextmanager
+def _parquet(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = _columns(stored)
+    labels = pa.array(stored.classes)
+    schema = pa.schema([("label", labels.type), *((name, pa.float64()) for name in names)])
+
+    class ParquetSink:
+        collected: dict[str, Any] = {}
+
+        def write(self, part: Predictions) -> None:
+            columns = [labels.take(pa.array(part.codes)), *(pa.array(column) for column in part.decision.T)]
+            file.write_table(pa.table(columns, schema=schema))
+
+    with _whole(output) as partial, parquet.ParquetWriter(partial, schema) as file:
+        yield ParquetSink()
+
+
+@contextlib.contextmanager
+def _stdout(stored: StoredModel, output: Any) -> Iterator[_Sink]:
+    yield _CsvSink(sys.stdout, stored)
+
+
+FORMATS = {".csv": _csv, ".parquet": _parquet, ".json": _json, "-": _stdout}
+
+
+def _writer(output: str | Path | None) -> Any:
+    """Context manager for an output's ending, checked before any work."""
+    if output is None:
+        return _collect
+    ending = "-" if str(output) == "-" else Path(output).suffix.lower()
+    if ending not in FORMATS:
+        raise InputError(f"--output {output}: the ending must be .csv, .parquet or .json")
+    if ending != "-":
+        check_writable(Path(output).absolute().parent, f"--output {output}")
+    return FORMATS[ending]

@@ -1,0 +1,174 @@
+"""Recompute what a model claims, from the raw data, in float64, by code that did not make it.
+
+Hashes first; then the source is read again, and every certificate and score follows from the coefficients, the labels
+and the kernel's definition. Nothing of the cache is used. How a claim is compared is in `pipeline.model.claims`.
+"""
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pipeline.answers.problem import ProblemTask, problem_of, training_counts
+from pipeline.compute.progress import Progress, silent
+from pipeline.config.load import load_experiment
+from pipeline.kernel.choose import served_kernel
+from pipeline.model import decisions, evaluation
+from pipeline.model.assemble import train_confusion
+from pipeline.model.claims import Difference, Found, differences_of
+from pipeline.model.stored import ChangedPart, StoredModel, load_model, model_folder
+from pipeline.rows import dataset as datasets
+from pipeline.storage.copies import address_of
+from svmcore.certificate import evaluate
+from svmcore.kernels import Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.solvers import Solver
+from svmcore.sources import CachedColumns, ComputedColumns
+
+__all__ = ["verify"]
+
+COLUMN_BYTES = 2 << 30
+
+
+def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]:
+    """Compare a model with its recomputation.
+
+    Returns
+    -------
+    dict
+        `model`, `agrees`, `differences` [{part, stored, recomputed}], `per_class` [{label, primal, dual, kkt_gap,
+        relative_gap, infeasibility, uncertainty, bar}], `accuracy`, `train_accuracy`: all recomputed.
+
+    Raises
+    ------
+    InputError
+        No model there, a newer format, or a source that cannot be read.
+    """
+    folder = model_folder(path)
+    report: dict[str, Any] = {"model": address_of(folder), "agrees": False}
+    try:
+        stored = load_model(folder)
+    except ChangedPart as error:
+        return report | {"differences": [{"part": error.part, "stored": "its sha256", "recomputed": str(error)}]}
+    with tempfile.TemporaryDirectory(prefix="marginflow-verify-") as root:
+        found, differences = _recompute(stored, Path(root), progress or silent)
+    listed = [dataclasses.asdict(difference) for difference in differences]
+    return report | {"agrees": not differences, "differences": listed} | found
+
+
+def _recompute(stored: StoredModel, root: Path, progress: Progress) -> tuple[dict[str, Any], list[Difference]]:
+    dataset = datasets.ingest(load_experiment(stored.metadata["config"]), root, progress)
+    differences = _data_differences(stored, dataset)
+    if differences:  # other rows: nothing below would mean anything
+        return {"per_class": []}, differences
+    entries, decision, doubts = [], [], []
+    served = _served_rounding(stored, dataset)
+    for claim, bias, found in _found(stored, dataset, root, progress):
+        differences += differences_of(claim, bias, found)
+        entries.append({"label": claim["label"]} | found.record)
+        decision.append(found.decision)
+        doubts.append(found.doubts(served, claim))
+    scores, changed = _score_differences(stored, dataset, np.stack(decision, axis=1), np.stack(doubts, axis=1))
+    return {"per_class": entries, **scores}, differences + changed
+
+
+# --- the rows -------------------------------------------------------------------------------------------------------
+def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
+    meta, model = stored.metadata, stored.model
+    if dataset.fingerprint != meta["data"]:
+        return [Difference("data", meta["data"], dataset.fingerprint)]
+    checks = {
+        "classes": (meta["classes"], list(dataset.classes)),
+        "scaling": (_listed(stored.scaling), _listed(dataset.scaling)),
+    }
+    found = [Difference(part, *values) for part, values in checks.items() if values[0] != values[1]]
+    if not _equal_rows(dataset.X()[stored.support], model.support_vectors):
+        found.append(Difference("support_vectors", "rows of the model", "other rows in the data"))
+    return found
+
+
+def _listed(scaling: Any) -> list[Any]:
+    return [scaling.kind, np.asarray(scaling.shift).tolist(), np.asarray(scaling.factor).tolist()]
+
+
+def _equal_rows(a: Any, b: Any) -> bool:
+    if a.shape != b.shape:
+        return False
+    if sparse.issparse(a) or sparse.issparse(b):
+        return (sparse.csr_matrix(a) != sparse.csr_matrix(b)).nnz == 0
+    return bool(np.array_equal(a, b))
+
+
+# --- the certificates -----------------------------------------------------------------------------------------------
+def _found(
+    stored: StoredModel, dataset: Any, root: Path, progress: Progress
+) -> Iterator[tuple[dict[str, Any], float, Found]]:
+    """Of each problem: what is claimed, the model's bias, and what follows from its coefficients in float64."""
+    model, tasks, claims = stored.model, stored.metadata["tasks"], stored.metadata["per_class"]
+    computed = _columns(stored, dataset)
+    anchor = computed.kernel.at_centre(computed.points)
+    source = CachedColumns(computed, max(COLUMN_BYTES, 16 * computed.n))
+    for k, (claim, identity) in enumerate(zip(claims, tasks, strict=True)):
+        task = ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_identity(identity))
+        qp = problem_of(task, source)
+        beta = np.zeros(qp.m)
+        beta[stored.support] = model.coef[k]
+        solver, counts = Solver.create(task.solver), training_counts(task)
+        yield claim, float(model.bias[k]), Found(qp, beta, evaluate(qp, beta), solver, counts, anchor)
+        progress("verify", k + 1, len(tasks))
+
+
+def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:
+    """Columns in float64, from the rows as they came."""
+    exact = ExactKernel(_served(stored), dataset.X())
+    return ComputedColumns(exact.kernel, exact.points(), np.float64, exact)
+
+
+def _served(stored: StoredModel) -> Kernel:
+    return served_kernel(stored.model.kernel, stored.metadata["config"]["bias"])
+
+
+def _served_rounding(stored: StoredModel, dataset: Any) -> Any:
+    """Of the kernel values that the solver was served: what the scores of training rows were counted from."""
+    dtype = np.dtype(stored.metadata["dtype"])
+    kernel = _served(stored)
+    return kernel.rounding(kernel.prepare_gram(dataset.X(), dtype), dtype=dtype)
+
+
+def _identity(stored: dict[str, Any]) -> dict[str, Any]:
+    """What a task is made of; a model of an older format has more."""
+    names = {field.name for field in dataclasses.fields(ProblemTask)}
+    fold = stored.get("fold")
+    kept = {name: value for name, value in stored.items() if name in names}
+    return {"kernel": {}} | kept | {"fold": tuple(fold) if fold else None}
+
+
+# --- the scores -----------------------------------------------------------------------------------------------------
+def _score_differences(
+    stored: StoredModel, dataset: Any, decision: Any, doubts: Any
+) -> tuple[dict[str, Any], list[Difference]]:
+    """Accuracies again; a row whose label hangs on less than its doubt (m, k) may have fallen on either side."""
+    meta, model = stored.metadata, stored.model
+    train = evaluation.accuracy_of(train_confusion(dataset, model, decision))
+    doubtful = float(dataset.counts()[_doubtful(decision, doubts)].sum()) / dataset.n_train
+    test = evaluation.accuracy_of(decisions.score_test_rows(dataset, model, silent)[0])
+    found = []
+    for part, value, slack in (("train_accuracy", train, doubtful), ("accuracy", test, 0.0)):
+        stated = meta[part]
+        same = stated is value if stated is None or value is None else abs(stated - value) <= slack + 1e-12
+        if not same:
+            found.append(Difference(part, stated, value))
+    return {"accuracy": test, "train_accuracy": train}, found
+
+
+def _doubtful(decision: Any, doubts: Any) -> Any:
+    """Rows (m,) bool with a decision value, or a lead of the largest, that could be of the other sign."""
+    near = (np.abs(decision) <= doubts).any(axis=1)
+    if decision.shape[1] == 1:
+        return near
+    top = np.sort(decision, axis=1)[:, -2:]
+    return near | (top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1))

@@ -1,0 +1,64 @@
+"""Counts, shares, scores and labels as people read them; what has a unit is in `pipeline.config.quantities`."""
+
+import math
+from typing import Any
+
+from pipeline.config.quantities import MISSING, finite
+
+__all__ = ["count", "label_text", "percent", "score", "wilson_interval"]
+
+
+def count(value: Any) -> str:
+    """Whole number with thousands separators.
+
+    >>> count(1234567), count(None)
+    ('1,234,567', '–')
+    """
+    whole = finite(value)
+    return MISSING if whole is None else f"{round(whole):,}"
+
+
+def percent(value: Any, decimals: int = 2) -> str:
+    """Fraction as per cent.
+
+    >>> percent(0.98611), percent(1), percent(None)
+    ('98.61 %', '100.00 %', '–')
+    """
+    real = finite(value)
+    return MISSING if real is None else f"{100 * real:.{decimals}f} %"
+
+
+def score(value: Any) -> str:
+    """Score in 0 ... 1 with four decimals, so that columns line up.
+
+    >>> score(0.9)
+    '0.9000'
+    """
+    real = finite(value)
+    return MISSING if real is None else f"{real:.4f}"
+
+
+def label_text(label: Any) -> str:
+    """Class label as shown; a one-vs-one pair becomes `a vs b`.
+
+    >>> label_text("cat"), label_text(3), label_text([0, 1]), label_text(2.0)
+    ('cat', '3', '0 vs 1', '2')
+    """
+    if isinstance(label, list | tuple):
+        return " vs ".join(label_text(part) for part in label)
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return str(label)
+
+
+def wilson_interval(share: float, n: int) -> tuple[float, float]:
+    """95 % interval of a proportion `share` seen in `n` rows (Wilson 1927), inside 0 ... 1.
+
+    >>> low, high = wilson_interval(0.5, 100)
+    >>> round(low, 4), round(high, 4)
+    (0.4038, 0.5962)
+    """
+    z2 = 1.959963984540054**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    spread = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+    return max(0.0, middle - spread), min(1.0, middle + spread)

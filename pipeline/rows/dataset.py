@@ -1,0 +1,158 @@
+"""The dataset of a run: merged, scaled training rows and test rows in zarr, ready to be mapped by many workers.
+
+`ingest` finds a dataset by what it is made from, or makes it (`rows.ingest`); `open_dataset` opens one by path, as
+workers do. Identical (x, label) training rows are one row with a count, in the canonical order of `svmcore.rows`.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from pipeline.config.schema import Experiment
+from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
+from pipeline.rows.labels import Label
+from pipeline.rows.scaling import Scaling
+from pipeline.storage.base import Store
+from pipeline.storage.sealed import MANIFEST, Sealed
+
+__all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Training and test rows in a folder; opening reads only the manifest.
+
+    Attributes
+    ----------
+    fingerprint
+        Of all content: training rows, codes, counts, test rows, classes and scaling.
+    rows_fingerprint
+        Of the merged training rows' values alone: what a kernel matrix depends on.
+    n_train, n_merged, n_test, n_features
+        Original training rows, distinct (x, label) rows among them, test rows, columns.
+    classes
+        The labels as they were, sorted; codes are positions in this list.
+    folds_of
+        The values of the fold column, sorted; None without one.
+    variance
+        X.var() over all entries of the scaled original training rows.
+    scaling
+        What was done to the columns; `scaling.apply(raw)` does it to new rows.
+    index_base
+        The number of the first feature in LIBSVM text (0 or 1); None for other formats.
+    """
+
+    path: Path
+    fingerprint: str
+    rows_fingerprint: str
+    n_train: int
+    n_merged: int
+    n_test: int
+    n_features: int
+    classes: list[Label]
+    folds_of: list[Label] | None
+    sparse: bool
+    dtype: np.dtype[Any]
+    variance: float
+    scaling: Scaling
+    index_base: int | None
+    sealed: Sealed = field(repr=False)
+
+    def X(self, lo: int = 0, hi: int | None = None) -> Any:
+        """Merged training rows lo ... hi - 1, scaled, (m, n_features) array or CSR in `dtype`."""
+        return self._rows("train/X", lo, self.n_merged if hi is None else hi)
+
+    def codes(self) -> NDArray[np.int64]:
+        """Class code of each merged row, (n_merged,)."""
+        return self.sealed.read("train/codes").astype(np.int64)
+
+    def counts(self) -> NDArray[np.int64]:
+        """How many original rows each merged row stands for, (n_merged,)."""
+        return self.sealed.read("train/counts")
+
+    def inverse(self) -> NDArray[np.int64]:
+        """Merged row of each original training row, (n_train,), in the order of the source."""
+        return self.sealed.read("train/inverse")
+
+    def folds(self) -> NDArray[np.int64] | None:
+        """Fold code of each original training row (n_train,), positions in `folds_of`; None without a fold column."""
+        return None if self.folds_of is None else self.sealed.read("train/folds").astype(np.int64)
+
+    def test_blocks(self, rows: int | None = None) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+        """Yield the test rows in order, scaled, as (X, codes), `rows` at a time (default: a chunk)."""
+        codes, step = self.test_codes(), rows or self.test_step
+        for lo in range(0, self.n_test, step):
+            hi = min(lo + step, self.n_test)
+            yield self.test_rows(lo, hi), codes[lo:hi]
+
+    def test_rows(self, lo: int, hi: int) -> Any:
+        """Test rows lo ... hi - 1, scaled, (hi - lo, n_features) array or CSR."""
+        return self._rows("test/X", lo, hi)
+
+    def test_codes(self) -> NDArray[np.int64]:
+        """Class code of each test row, (n_test,)."""
+        return self.sealed.read("test/codes").astype(np.int64) if self.n_test else np.zeros(0, np.int64)
+
+    @property
+    def test_step(self) -> int:
+        """How many test rows are best read at a time: a chunk."""
+        return self.sealed.chunk_rows("test/X") if self.n_test and not self.sparse else 4096
+
+    def verify(self) -> None:
+        """Compare every file with its sha256; a difference is an InputError naming the file."""
+        self.sealed.verify()
+
+    def _rows(self, name: str, lo: int, hi: int) -> Any:
+        if not self.sparse:
+            return self.sealed.read(name, lo, hi)
+        indptr = self.sealed.read(f"{name}/indptr", lo, hi + 1)
+        a, b = int(indptr[0]), int(indptr[-1])
+        parts = (self.sealed.read(f"{name}/data", a, b), self.sealed.read(f"{name}/indices", a, b), indptr - a)
+        return sparse.csr_array(parts, shape=(hi - lo, self.n_features))
+
+
+def open_dataset(path: str | os.PathLike[str]) -> Dataset:
+    """Open the dataset in a folder; anything missing, changed or newer is an InputError."""
+    sealed = Sealed(path, KIND, VERSION)
+    facts = sealed.manifest
+    return Dataset(
+        path=sealed.path,
+        **{key: facts[key] for key in ("fingerprint", "rows_fingerprint", "n_train", "n_merged", "n_test")},
+        **{key: facts[key] for key in ("n_features", "classes", "folds_of", "sparse", "variance", "index_base")},
+        dtype=np.dtype(facts["dtype"]),
+        scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
+        sealed=sealed,
+    )
+
+
+def ingest(
+    exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None, mirror: Store | None = None
+) -> Dataset:
+    """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
+
+    It is found by the sha256 of the source's bytes, the data keys and the seed, so nothing is read twice, and it is the
+    same whatever machine, worker count or clock. A store elsewhere is the `mirror` of `root`.
+
+    Raises
+    ------
+    InputError
+        In one sentence, for every way in which the data cannot be used; nothing is left behind then.
+    """
+    folder = Path(root) / "data" / dataset_key(exp)[:32]
+    name = f"data/{folder.name}"
+    if mirror is not None:
+        mirror.sync([name])
+    if not (folder / MANIFEST).exists():
+        build(exp, folder, progress)
+        if mirror is not None:
+            mirror.push(name)
+    with contextlib.suppress(OSError):  # a store may be read-only by now
+        os.utime(folder)  # the oldest datasets are the first to be evicted
+    return open_dataset(folder)

@@ -1,0 +1,329 @@
+"""From a source to a dataset on disk, in three passes whose memory is one block whatever the size of the data.
+
+1. `_stage`: rows to plain files in float64, labels to codes.
+2. `_statistics`: which rows train and which test (`rows.split`), column statistics of the training rows, scaling.
+3. `_merge`: scaled training rows to buckets by the top bits of their content hash; each bucket merged and appended.
+   Hashes order the rows, so bucket after bucket is the order of `svmcore.rows.merge_rows` on all rows at once.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pipeline.config.schema import Experiment
+from pipeline.rows.labels import Label, LabelCodes, missing_marker
+from pipeline.rows.row_files import RowFiles, as_dense, as_sparse
+from pipeline.rows.scaling import FLOAT32_LOSS, ColumnStats, Scaling, fit_scaling
+from pipeline.rows.sources.blocks import BLOCK_BYTES, Source
+from pipeline.rows.sources.open import format_of, open_source
+from pipeline.rows.split import Split, choose_rows
+from pipeline.storage.files import sha256_of_json
+from pipeline.storage.sealed import ArrayWriter, building, seal
+from svmcore.errors import InputError
+from svmcore.rows import merge_rows, row_hash
+
+__all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
+
+KIND, VERSION = "dataset", 1
+BUCKET_BYTES = 64 << 20
+MAX_BUCKETS = 256  # each is a few open files
+Progress = Callable[..., None]
+
+
+@dataclass(eq=False)
+class _Staged:
+    """A source's rows in files, with labels and folds as they were read."""
+
+    source: Source
+    rows: RowFiles
+    labels: LabelCodes
+    folds: LabelCodes | None
+
+
+def dataset_key(exp: Experiment) -> str:
+    """Sha256 of all that a dataset is made from: the sources' bytes, the data keys, the fold column and the seed."""
+    data = exp.data
+    facts = data.model_dump(exclude={"source", "test"}) | {
+        "version": VERSION,
+        "format": format_of(data.source),
+        "source": open_source(data.source, data).digest(),
+        "test": data.test,
+        "fold_column": exp.fold_column,
+        "seed": exp.seed if data.rows or isinstance(data.test, float) else None,
+    }
+    if isinstance(data.test, str):
+        facts["test"] = [format_of(data.test), open_source(data.test, data).digest()]
+    return sha256_of_json(facts)
+
+
+def build(exp: Experiment, target: Path, progress: Progress | None = None) -> None:
+    """Read the sources and publish a dataset at `target`; on any error nothing is left behind."""
+    with building(target) as folder:
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        train, test = _stage_sources(exp, scratch, progress)
+        classes, codes = train.labels.resolve()
+        _check_classes(exp.data.source, classes)
+        split = choose_rows(exp, codes, classes)
+        stats, scaling, dtype = _statistics(exp, train, split)
+        out = _Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
+        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), codes[split.train])
+        facts |= {"kind": KIND, "version": VERSION, "classes": classes}
+        facts |= _write_folds(out, train, split)
+        facts["n_test"] = _write_test(out, train, test, _test_codes(test, codes, classes, split), split, scaling)
+        out.write("scaling/shift", scaling.shift)
+        out.write("scaling/factor", scaling.factor)
+        shutil.rmtree(scratch)
+        facts |= {
+            "n_features": len(scaling.factor),
+            "sparse": train.rows.is_sparse,
+            "dtype": np.dtype(dtype).name,
+            "variance": stats.total_variance(scaling),
+            "scaling": scaling.kind,
+            "index_base": getattr(train.source, "base", None),
+        }
+        seal(folder, facts | out.fingerprints(facts))
+
+
+# ---- 1: staging -------------------------------------------------------------------------------------------------
+def _stage_sources(exp: Experiment, scratch: Path, progress: Progress | None) -> tuple[_Staged, _Staged | None]:
+    """Stage the training source and, if it is another one, the test source, with equal numbers of features."""
+    data, fold = exp.data, exp.fold_column
+    train = _stage(open_source(data.source, data, fold_column=fold), scratch, "source", progress)
+    base = getattr(train.source, "base", None)
+    train.rows.first_column = base or 0
+    if not isinstance(data.test, str):
+        return train, None
+    p = train.rows.n_features - train.rows.first_column
+    libsvm = format_of(data.test) == "libsvm"
+    both_columns = fold if format_of(data.test) in ("csv", "parquet") else None
+    source = open_source(
+        data.test,
+        data,
+        fold_column=both_columns,
+        base=1 if base is None and libsvm else base,
+        n_features=None if libsvm else p,
+    )
+    test = _stage(source, scratch, "test", progress)
+    _agree(train, test, p)
+    return train, test
+
+
+def _agree(train: _Staged, test: _Staged, p: int) -> None:
+    """Give both sets the larger width if both are LIBSVM, as scikit-learn's load_svmlight_files; else check it."""
+    wide = test.rows.n_features
+    if wide > p and not train.rows.is_sparse:
+        raise InputError(f"{test.source.url}: test data with {wide} features, but the training data has {p}")
+    p = max(wide, p)
+    train.rows.n_features = p + train.rows.first_column
+    if test.rows.is_sparse:
+        test.rows.n_features = p
+
+
+def _stage(source: Source, scratch: Path, name: str, progress: Progress | None) -> _Staged:
+    text = format_of(source.url) == "csv"
+    rows = RowFiles(scratch, name, source.sparse)
+    staged = _Staged(source, rows, LabelCodes(text), None)
+    for block in source.blocks():
+        if block.y is None:
+            raise source.fail("has no labels, or lacks a feature; its columns must be those of the training data")
+        rows.append(block.X)
+        staged.labels.append(block.y)
+        if block.fold is not None:
+            staged.folds = staged.folds or LabelCodes(text)
+            staged.folds.append(block.fold)
+        if progress is not None:
+            progress("ingest", source.done, source.total)
+    if rows.n_features - (getattr(source, "base", None) or 0) < 1:
+        raise source.fail("has no features; every row is empty")
+    return staged
+
+
+def _check_classes(url: str, classes: list[Label]) -> None:
+    if len(classes) < 2:
+        raise InputError(f"{url}: a single class, {classes[0]!r}; two or more are needed (is data.label right?)")
+    if missing := missing_marker(classes):
+        raise InputError(f"{url}: the label {missing!r} among numbers; remove or fill the rows that have no label")
+
+
+# ---- 2: statistics ----------------------------------------------------------------------------------------------
+def _training_blocks(staged: _Staged, split: Split) -> Iterator[tuple[NDArray[np.int64], Any]]:
+    """Yield (positions in the source (m,), rows) of the training rows, in order."""
+    for start, X in staged.rows.blocks(BLOCK_BYTES):
+        chosen = np.flatnonzero(split.train[start : start + X.shape[0]])
+        if len(chosen):
+            yield chosen + start, X if len(chosen) == X.shape[0] else X[chosen]
+
+
+def _statistics(exp: Experiment, train: _Staged, split: Split) -> tuple[ColumnStats, Scaling, DTypeLike]:
+    stats = ColumnStats(train.rows.n_features - train.rows.first_column)
+    for _, X in _training_blocks(train, split):
+        stats.add(X)
+    scaling = fit_scaling(exp.data.scale, stats, train.rows.is_sparse)
+    doubtful = stats.may_lose(scaling)
+    return stats, scaling, np.float64 if doubtful.any() and _loses(train, split, scaling, stats) else np.float32
+
+
+def _loses(train: _Staged, split: Split, scaling: Scaling, stats: ColumnStats) -> bool:
+    """Whether float32 loses more than FLOAT32_LOSS of a column's range in some row; whole numbers lose nothing."""
+    allowed = FLOAT32_LOSS * (stats.largest - stats.least) * scaling.factor
+    allowed[stats.largest == stats.least] = np.inf
+    with np.errstate(over="ignore"):
+        for _, raw in _training_blocks(train, split):
+            X = scaling.apply(raw)
+            if train.rows.is_sparse:
+                lost = np.abs(X.data - X.data.astype(np.float32)) > allowed[X.indices]
+            else:
+                lost = np.abs(X - X.astype(np.float32)) > allowed
+            if lost.any():
+                return True
+    return False
+
+
+# ---- 3: merging -------------------------------------------------------------------------------------------------
+class _Output:
+    """The arrays of a dataset as they are written, each with a digest of its content."""
+
+    def __init__(self, folder: Path, is_sparse: bool, n_features: int, dtype: DTypeLike) -> None:
+        self.folder = folder
+        self.is_sparse = is_sparse
+        self.n_features = n_features
+        self.dtype = np.dtype(dtype)
+        self.digests: dict[str, Any] = {}
+
+    def write(self, name: str, values: NDArray[Any]) -> None:
+        """Write a whole vector (n,)."""
+        self._write_parts(name, (), values.dtype, [values])
+
+    def write_rows(self, name: str, blocks: Iterable[Any]) -> int:
+        """Write row blocks: one array, or CSR's data, indices and indptr; returns the number of rows."""
+        if not self.is_sparse:
+            return self._write_parts(name, (self.n_features,), self.dtype, blocks)
+        n = end = 0
+        kinds = {"data": self.dtype, "indices": np.dtype(np.int32), "indptr": np.dtype(np.int64)}
+        writers = {part: ArrayWriter(self.folder / name / part, (), kind) for part, kind in kinds.items()}
+        self._append(writers["indptr"], f"{name}/indptr", np.zeros(1, np.int64))
+        for X in blocks:
+            self._append(writers["data"], f"{name}/data", X.data)
+            self._append(writers["indices"], f"{name}/indices", X.indices)
+            self._append(writers["indptr"], f"{name}/indptr", end + X.indptr[1:].astype(np.int64))
+            n, end = n + X.shape[0], end + int(X.indptr[-1])
+        for writer in writers.values():
+            writer.close()
+        return n
+
+    def fingerprints(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        """Return the fingerprint of the merged training rows, and of everything: arrays and facts."""
+        found = {name: digest.hexdigest() for name, digest in self.digests.items()}
+        rows = {name: value for name, value in found.items() if name.startswith("train/X")}
+        return {
+            "rows_fingerprint": sha256_of_json([rows, self.n_features, self.dtype.name]),
+            "fingerprint": sha256_of_json([found, dict(facts)]),
+        }
+
+    def _write_parts(self, name: str, row: tuple[int, ...], dtype: DTypeLike, parts: Iterable[NDArray[Any]]) -> int:
+        writer = ArrayWriter(self.folder / name, row, dtype)
+        for part in parts:
+            self._append(writer, name, part)
+        writer.close()
+        return writer.n
+
+    def _append(self, writer: ArrayWriter, name: str, part: NDArray[Any]) -> None:
+        values = np.ascontiguousarray(part, writer.dtype)
+        self.digests.setdefault(name, hashlib.sha256()).update(values)
+        writer.append(values)
+
+
+@dataclass(eq=False)
+class _Buckets:
+    """Scaled training rows by the top bits of their hash, and the bucket `of` each training row (n_train,)."""
+
+    rows: list[RowFiles]
+    of: NDArray[np.uint16]
+
+
+def _fill_buckets(scratch: Path, train: _Staged, split: Split, scaling: Scaling, dtype: DTypeLike) -> _Buckets:
+    """Scatter the scaled training rows to as many files as it takes for one to be small."""
+    share = int(split.train.sum()) / train.rows.n * np.dtype(dtype).itemsize / train.rows.dtype.itemsize
+    wanted = max(1.0, train.rows.n_bytes * share / BUCKET_BYTES)
+    bits = min(int(np.ceil(np.log2(wanted))), int(np.log2(MAX_BUCKETS)))
+    buckets = [RowFiles(scratch, f"bucket{b}", train.rows.is_sparse, dtype) for b in range(2**bits)]
+    for bucket in buckets:
+        bucket.n_features = len(scaling.factor)
+    of = []
+    for _, raw in _training_blocks(train, split):
+        X = scaling.apply(raw).astype(dtype)
+        where = (row_hash(X)[:, 0] >> np.uint64(63 - bits) >> np.uint64(1)).astype(np.uint16)
+        of.append(where)
+        for b in np.unique(where).tolist():
+            buckets[b].append(X[np.flatnonzero(where == b)] if bits else X)
+    return _Buckets(buckets, np.concatenate(of))
+
+
+def _merge(out: _Output, buckets: _Buckets, codes: NDArray[np.int32]) -> dict[str, Any]:
+    """Write the merged training rows, their codes and counts, and the inverse; `codes` (n_train,)."""
+    inverse = np.empty(len(codes), np.int64)
+    merged_codes, merged_counts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+
+    def merged_rows() -> Iterator[Any]:
+        n = 0
+        for number, bucket in enumerate(buckets.rows):
+            members = np.flatnonzero(buckets.of == number)
+            if len(members):
+                X, own = bucket.read(0, bucket.n), codes[members]
+                bucket.remove()
+                merged = merge_rows(X, own)
+                inverse[members] = merged.inverse + n
+                merged_codes.append(own[merged.first])
+                merged_counts.append(merged.counts)
+                n += len(merged.first)
+                yield X[merged.first]
+
+    n_merged = out.write_rows("train/X", merged_rows())
+    out.write("train/codes", np.concatenate(merged_codes))
+    out.write("train/counts", np.concatenate(merged_counts))
+    out.write("train/inverse", inverse)
+    return {"n_train": len(codes), "n_merged": n_merged}
+
+
+def _write_folds(out: _Output, train: _Staged, split: Split) -> dict[str, Any]:
+    """Write the fold of each training row as a position among the folds that occur."""
+    if train.folds is None:
+        return {"folds_of": None}
+    values, codes = train.folds.resolve()
+    used = np.unique(codes[split.train])
+    if len(used) < 2:
+        raise train.source.fail("the fold column names one fold only; two or more are needed")
+    out.write("train/folds", np.searchsorted(used, codes[split.train]).astype(np.int32))
+    return {"folds_of": [values[int(u)] for u in used]}
+
+
+def _test_codes(
+    test: _Staged | None, codes: NDArray[np.int32], classes: list[Label], split: Split
+) -> NDArray[np.int32]:
+    return codes[split.test] if test is None else test.labels.resolve_as(classes, test.source.url)
+
+
+def _write_test(
+    out: _Output, train: _Staged, test: _Staged | None, codes: NDArray[np.int32], split: Split, scaling: Scaling
+) -> int:
+    """Write the scaled test rows in the order of their source; returns their number."""
+    if not len(codes):
+        return 0
+    everything = np.ones(train.rows.n if test is None else test.rows.n, bool)
+    mask = split.test if test is None else everything
+
+    def rows() -> Iterator[Any]:
+        for _, raw in _training_blocks(test or train, Split(mask, mask)):
+            X = scaling.apply(as_sparse(raw) if out.is_sparse else as_dense(raw))
+            with np.errstate(over="ignore"):
+                yield X.astype(out.dtype)
+
+    out.write("test/codes", codes)
+    return out.write_rows("test/X", rows())

@@ -1,0 +1,96 @@
+"""What every reader gives: blocks of rows, checked to be finite, from a source that knows its own name.
+
+Formats are files beside this one; which one reads a URL is decided in `open`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from svmcore.errors import InputError
+
+__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels", "finite_rows", "rows_in"]
+
+BLOCK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Some consecutive rows: `X` (n, p) float64 or CSR, labels `y` (n,) as read or None, `fold` (n,) or None."""
+
+    X: Any  # scipy ships no types
+    y: NDArray[Any] | None
+    fold: NDArray[Any] | None = None
+
+
+class Source(ABC):
+    """Rows at a URL. `done` of `total` (bytes or rows) tells how far `blocks` has come."""
+
+    sparse = False
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.done = 0
+        self.total = 0
+
+    @abstractmethod
+    def blocks(self, rows_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
+        """Yield the rows in order, in blocks of about `rows_bytes` bytes of memory."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Sha256 of what this source reads."""
+
+    def fail(self, what: str) -> InputError:
+        """Return an error about this source."""
+        return InputError(f"{self.url}: {what}")
+
+
+def check_finite(source: Source, X: NDArray[Any], first_row: int, names: Sequence[str] | None = None) -> None:
+    """Raise InputError naming row (from 1) and column of the first NaN or infinity in dense rows `X` (n, p)."""
+    if X.dtype.kind != "f" or np.isfinite(X).all():
+        return
+    row, column = np.argwhere(~np.isfinite(X))[0]
+    value = "NaN" if np.isnan(X[row, column]) else "infinity"
+    name = f"'{names[column]}'" if names is not None else f"{column} (counted from 0)"
+    raise source.fail(f"row {first_row + row + 1}, column {name}: {value}; remove or fill such values")
+
+
+def rows_in(rows_bytes: int, n_features: int) -> int:
+    """Return how many rows of float64 make a block of about `rows_bytes`."""
+    return max(1, rows_bytes // (8 * max(1, n_features)))
+
+
+def finite_rows(source: Source, X: NDArray[Any], first_row: int) -> NDArray[np.float64]:
+    """Return rows as C-contiguous float64, refusing what is not a finite number."""
+    with np.errstate(over="ignore"):  # a long double beyond float64's range becomes infinity, which is refused
+        rows = np.ascontiguousarray(X, dtype=np.float64)
+    check_finite(source, rows, first_row)
+    return rows
+
+
+def check_labels(source: Source, y: NDArray[Any], first_row: int = 0) -> NDArray[Any]:
+    """Return labels `y` (n,) of a kind that classes can be made of, or raise InputError naming the row."""
+    if y.ndim == 2 and 1 in y.shape:
+        y = y.reshape(-1)
+    if y.ndim != 1:
+        raise source.fail(f"the labels have shape {y.shape}; one label a row is needed")
+    if y.dtype.kind == "S":
+        try:
+            y = np.char.decode(y, "utf-8")
+        except UnicodeDecodeError as error:
+            raise source.fail(f"the labels are bytes that are not UTF-8 ({error}); save them as strings") from None
+    if y.dtype.kind not in "biufUTO":
+        raise source.fail(f"labels of type {y.dtype} cannot name classes; use numbers or strings")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise source.fail(f"row {first_row + row + 1}: the label is {y[row]}; remove or fill such values")
+    if y.dtype.kind == "O":
+        for row, label in enumerate(y):
+            if not isinstance(label, str | int | float | np.generic) or label != label:
+                raise source.fail(f"row {first_row + row + 1}: the label is {label!r}; use numbers or strings")
+    return y

@@ -1,0 +1,41 @@
+"""scikit-learn's bundled sets as row blocks."""
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, rows_in
+
+__all__ = ["BundledSource"]
+
+
+class BundledSource(Source):
+    """One of scikit-learn's bundled classification sets, `sklearn:NAME`."""
+
+    def __init__(self, url: str, n_features: int | None = None) -> None:
+        super().__init__(url)
+        self.n_features = n_features
+
+    def blocks(self, rows_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
+        """Yield the set; it is small."""
+        X, y = self._load()
+        if self.n_features is not None and X.shape[1] != self.n_features:
+            raise self.fail(f"X has {X.shape[1]} features, but {self.n_features} are expected")
+        self.total = len(y)
+        step = rows_in(rows_bytes, X.shape[1])
+        for start in range(0, len(y), step):
+            self.done = min(start + step, len(y))
+            yield RowBlock(X[start : start + step], y[start : start + step])
+
+    def digest(self) -> str:
+        """Sha256 of the numbers, whichever version of scikit-learn ships them."""
+        X, y = self._load()
+        return hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
+
+    def _load(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        from sklearn import datasets
+
+        X, y = getattr(datasets, f"load_{self.url.removeprefix('sklearn:')}")(return_X_y=True)
+        return np.ascontiguousarray(X, dtype=np.float64), y.astype(np.int64)

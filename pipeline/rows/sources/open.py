@@ -1,0 +1,88 @@
+"""From a URL to row blocks: which format, and nothing else.
+
+The name decides: .csv .tsv, .parquet .pq, .npz, .zarr and `sklearn:NAME`; anything else is LIBSVM text, because the
+field's files are called `a9a`, `a9a.t` or `letter.scale` as often as `a9a.libsvm`. CSV and LIBSVM may be compressed
+(.gz, .bz2).
+"""
+
+from pathlib import Path
+
+from pipeline.config.schema import Data, Experiment
+from pipeline.config.values import COMPRESSED
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source
+from pipeline.rows.sources.bundled import BundledSource
+from pipeline.rows.sources.csv import CsvSource
+from pipeline.rows.sources.libsvm import LibsvmSource
+from pipeline.rows.sources.npz import NpzSource
+from pipeline.rows.sources.parquet import ParquetSource
+from pipeline.rows.sources.streams import folder_of, readable
+from pipeline.rows.sources.zarr import ZarrSource
+from svmcore.errors import InputError
+
+__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_sources", "format_of", "open_source"]
+
+_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".zarr": "zarr",
+}
+_BY_COLUMN = ("csv", "parquet")
+
+
+def format_of(url: str) -> str:
+    """Return csv, parquet, npz, zarr, sklearn or libsvm.
+
+    >>> [format_of(url) for url in ("x.csv.gz", "a9a.t.bz2", "sklearn:iris", "s3://b/x.parquet")]
+    ['csv', 'libsvm', 'sklearn', 'parquet']
+    """
+    if url.startswith("sklearn:"):
+        return "sklearn"
+    name = url.rstrip("/")
+    packed = next((suffix for suffix in COMPRESSED if name.endswith(suffix)), "")
+    kind = _SUFFIXES.get(Path(name.removesuffix(packed)).suffix.lower(), "libsvm")
+    if packed and kind not in ("csv", "libsvm"):
+        raise InputError(f"{url}: a compressed {kind} file is not read; decompress it ({kind} has its own compression)")
+    return kind
+
+
+def open_source(
+    url: str,
+    data: Data | None = None,
+    *,
+    fold_column: str | int | None = None,
+    base: int | None = None,
+    n_features: int | None = None,
+) -> Source:
+    """Open `url` as a source of row blocks; nothing is read yet.
+
+    `n_features`, for rows to predict, is the number of features the model has: another number is an error, and labels
+    (and the fold column) may be missing, in which case a block's `y` is None. `base` is the number of the first
+    feature in LIBSVM text, when it is known from the training data.
+    """
+    data = data or Data(source=url)
+    kind = format_of(url)
+    if fold_column is not None and kind not in _BY_COLUMN:
+        raise InputError(f"{url}: sweep.folds names the column {fold_column!r}, which only CSV and Parquet can have")
+    if kind == "csv":
+        return CsvSource(url, data.label, data.header, data.delimiter, fold_column, n_features)
+    if kind == "parquet":
+        return ParquetSource(url, data.label, fold_column, n_features)
+    if kind == "libsvm":
+        return LibsvmSource(url, base, n_features)
+    if kind == "zarr" and not folder_of(url).is_dir():
+        raise InputError(f"{url}: no such folder")
+    if kind == "sklearn":
+        return BundledSource(url, n_features)
+    return NpzSource(url, n_features) if kind == "npz" else ZarrSource(url, n_features)
+
+
+def check_sources(exp: Experiment) -> None:
+    """Raise InputError unless the sources of an experiment can be opened; cheap, before any work starts."""
+    for url in (exp.data.source, exp.data.test):
+        if isinstance(url, str) and format_of(url) != "sklearn":
+            open_source(url, exp.data)
+            if format_of(url) != "zarr":
+                readable(url)

@@ -1,0 +1,95 @@
+"""Where runs live: published in one step, listed only when whole.
+
+A run is written into a hidden draft folder and appears under `NAME/RUN_ID` at once. A store is a handful of byte
+operations; a new kind of storage is one more subclass. What is inside a run is no concern of this file.
+"""
+
+import abc
+import contextlib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+__all__ = ["DRAFTS", "Store"]
+
+DRAFTS = ".drafts"  # folder of the runs that are being written
+
+
+class Store(abc.ABC):
+    """Where runs live; keys are relative paths with forward slashes.
+
+    Subclasses give bytes in and out and one step that makes a finished folder visible.
+    """
+
+    url: str
+
+    @abc.abstractmethod
+    def check(self, write: bool = True) -> None:
+        """Raise InputError if nothing can be found, or written if it is to be, here; leaves nothing behind."""
+
+    @abc.abstractmethod
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write `data` at `key`, whole or not at all."""
+
+    @abc.abstractmethod
+    def get_bytes(self, key: str) -> bytes:
+        """Read what stands at `key`; FileNotFoundError if nothing does."""
+
+    @abc.abstractmethod
+    def run_keys(self) -> Iterator[str]:
+        """Keys `NAME/RUN_ID` of the published runs."""
+
+    @abc.abstractmethod
+    def draft(self) -> "contextlib.AbstractContextManager[Path]":
+        """Yield a local folder to write a run into; it is gone afterwards unless it was published."""
+
+    @abc.abstractmethod
+    def tidy(self) -> None:
+        """Remove empty folders that a run which failed may have left."""
+
+    @abc.abstractmethod
+    def publish(self, folder: Path, key: str) -> bool:
+        """Make the draft visible at `key` in one step; False, and nothing done, if the key is taken."""
+
+    @property
+    @abc.abstractmethod
+    def cache(self) -> Path:
+        """Local folder of reusable blocks: data, gram, problems."""
+
+    @abc.abstractmethod
+    def sync(self, names: Iterable[str]) -> None:
+        """Bring the parts `data/FP`, `problems/FP` of the cache here that another machine finished, and vice versa."""
+
+    @abc.abstractmethod
+    def push(self, name: str) -> None:
+        """Let other machines find a part of the cache that was finished here."""
+
+    def address(self, key: str) -> str:
+        """Where `key` is, as a user gives it."""
+        return f"{self.url}/{key}"
+
+    def free_key(self, key: str) -> str:
+        """`key`, or `key-2`, `key-3`, ... if runs of that name are there."""
+        taken = set(self.run_keys())
+        numbered = (f"{key}-{number}" for number in itertools.count(2))
+        return next(name for name in itertools.chain([key], numbered) if name not in taken)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Metrics of every published run: best accuracy first, the newest first among equals."""
+        with ThreadPoolExecutor(8) as pool:
+            found = [run for run in pool.map(self._metrics, self.run_keys()) if run]
+        found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
+        return sorted(found, key=_score, reverse=True)
+
+    def _metrics(self, key: str) -> dict[str, Any]:
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            return {"key": key, **json.loads(self.get_bytes(f"{key}/metrics.json"))}
+        return {}
+
+
+def _score(run: Mapping[str, Any]) -> float:
+    accuracy = run.get("accuracy")
+    return -1.0 if accuracy is None else float(accuracy)

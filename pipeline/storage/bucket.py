@@ -1,0 +1,158 @@
+"""Objects of a bucket: opened with the standard AWS_* variables, copied in parallel, errors told in one sentence.
+
+The only file that knows obstore. What the objects mean is the business of `pipeline.storage.s3` and of the readers.
+"""
+
+import contextlib
+import datetime
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pipeline.storage.files import write_atomic
+from svmcore.errors import InputError
+
+__all__ = ["Bucket", "open_reader"]
+
+ATTEMPTS = 4
+PATIENCE = datetime.timedelta(seconds=30)  # for all attempts at one request
+CONNECT = "5s"
+THREADS = 8
+REMEDY = "set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for a server of your own, AWS_ENDPOINT_URL"
+
+
+def _open(url: str) -> Any:
+    """Return obstore's view of everything below `url`; connects to nothing yet."""
+    from obstore.store import from_url
+
+    if url.startswith("file:"):
+        return from_url(url)
+    # plain http only where AWS_ENDPOINT_URL says so: it is the user who writes the scheme
+    client: Any = {"allow_http": True, "connect_timeout": CONNECT}
+    retries: Any = {"max_retries": ATTEMPTS, "retry_timeout": PATIENCE}
+    return from_url(url, client_options=client, retry_config=retries)
+
+
+def _reason(error: BaseException) -> str:
+    """Say what an object store answered, in a few words."""
+    text = str(error)
+    code = re.search(r"<Code>(\w+)</Code>", text)
+    if code:
+        return code[1]
+    if "169.254." in text or "credential" in text.lower():
+        return "no credentials"
+    line = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+    return line.rpartition(" - ")[2][:200].rstrip(": ") if " - " in line else line[:200]
+
+
+@contextlib.contextmanager
+def _told(url: str, refuse: bool = False) -> Iterator[None]:
+    """Turn obstore's errors into ours: InputError if access is denied (or `refuse`), else OSError."""
+    from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+
+    try:
+        yield
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise InputError(f"{url}: access denied ({_reason(error)}); {REMEDY}") from None
+    except BaseError as error:
+        reason = _reason(error)
+        if refuse or reason == "no credentials":
+            raise InputError(f"{url}: cannot be opened ({reason}); correct the URL, or {REMEDY}") from None
+        raise OSError(f"{url}: the store failed ({reason}); run the command again, what is finished is kept") from None
+
+
+def open_reader(url: str, shown: str) -> Any:
+    """Open the object at `url` for reading; InputError, naming it as `shown`, if it cannot be."""
+    import obstore
+
+    base, _, key = url.rpartition("/")
+    try:
+        with _told(shown, refuse=True):
+            return obstore.open_reader(_open(base), key)
+    except FileNotFoundError:
+        raise InputError(f"{shown}: cannot be opened (no such object); correct the URL") from None
+
+
+class Bucket:
+    """Objects below `url`; keys are relative to it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        with _told(self.url, refuse=True):
+            self._store = _open(self.url)
+
+    def check(self) -> None:
+        """Raise InputError unless the bucket answers and lets us look."""
+        import obstore
+
+        with _told(self.url, refuse=True):
+            obstore.list_with_delimiter(self._store)
+
+    def get(self, key: str) -> bytes:
+        """Return an object's bytes; FileNotFoundError if there is none."""
+        import obstore
+
+        try:
+            with _told(self.url):
+                return bytes(obstore.get(self._store, key).bytes())
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.url}/{key}: no such object") from None
+
+    def put(self, key: str, data: bytes | Path) -> None:
+        """Write an object, whole or not at all."""
+        import obstore
+
+        with _told(self.url):
+            obstore.put(self._store, key, data)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object unless it is there; whether it was written. Of several writers one succeeds."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        with _told(self.url):
+            try:
+                obstore.put(self._store, key, data, mode="create")
+            except AlreadyExistsError:
+                return False
+        return True
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """Return the names of the folders directly below `prefix`."""
+        import obstore
+
+        with _told(self.url):
+            found = obstore.list_with_delimiter(self._store, prefix or None)["common_prefixes"]
+        return sorted(str(path).rstrip("/").rpartition("/")[2] for path in found)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys of all objects below the folder `prefix`."""
+        import obstore
+
+        with _told(self.url):
+            pages = obstore.list(self._store, prefix or None)
+            return sorted(entry["path"] for page in pages for entry in page)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; those that are not there are no error."""
+        import obstore
+
+        if keys:
+            with _told(self.url):
+                obstore.delete(self._store, list(keys))
+
+    def upload(self, folder: Path, prefix: str, files: Iterable[Path]) -> None:
+        """Put files of `folder` below `prefix`, several at a time."""
+        _all(lambda file: self.put(f"{prefix}/{file.relative_to(folder).as_posix()}", file), files)
+
+    def download(self, prefix: str, keys: Iterable[str], folder: Path) -> None:
+        """Get objects below `prefix` into `folder`, several at a time."""
+        _all(lambda key: write_atomic(folder / key.removeprefix(f"{prefix}/"), self.get(key)), keys)
+
+
+def _all(fn: Callable[[Any], None], items: Iterable[Any]) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        for _ in pool.map(fn, items):
+            pass

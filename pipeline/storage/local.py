@@ -1,0 +1,78 @@
+"""Runs in a folder: published by one rename on its file system; the cache is in the store."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pipeline.storage.base import DRAFTS, Store
+from pipeline.storage.files import check_writable, remove_empty, write_atomic
+from pipeline.storage.leases import owned_folder
+from svmcore.errors import InputError
+
+__all__ = ["LocalStore"]
+
+
+class LocalStore(Store):
+    """A folder; publishing is one rename on its file system."""
+
+    def __init__(self, url: str | Path) -> None:
+        self.path = Path(url).expanduser().absolute()
+        self.url = str(self.path)
+
+    @property
+    def cache(self) -> Path:
+        """STORE/.cache."""
+        return self.path / ".cache"
+
+    def check(self, write: bool = True) -> None:
+        """Refuse a path under a plain file, or under a folder that does not take a file."""
+        there = next(p for p in (self.path, *self.path.parents) if os.path.lexists(p))
+        if not there.is_dir():
+            raise InputError(f"store {self.url}: {there} is a file, not a folder; give a folder that can be written")
+        if write:
+            check_writable(there, f"store {self.url}")
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write through a hidden file beside the target, then rename."""
+        write_atomic(self.path / key, data)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Read the file."""
+        return (self.path / key).read_bytes()
+
+    def run_keys(self) -> Iterator[str]:
+        """Folders with metrics; hidden ones are drafts."""
+        for file in sorted(self.path.glob("*/*/metrics.json")):
+            folder = file.parent
+            if not folder.name.startswith(".") and not folder.parent.name.startswith("."):
+                yield f"{folder.parent.name}/{folder.name}"
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Do nothing: the cache is in the store."""
+
+    def push(self, name: str) -> None:
+        """Do nothing: the cache is in the store."""
+
+    @contextlib.contextmanager
+    def draft(self) -> Iterator[Path]:
+        """A folder `.drafts/HOST-PID-...` of this store."""
+        with owned_folder(self.path / DRAFTS) as folder:
+            yield folder
+
+    def tidy(self) -> None:
+        """Remove the store's own folders, and the store, where they are empty."""
+        remove_empty(*self.cache.glob("*"), self.cache, self.path / DRAFTS, self.path)
+
+    def publish(self, folder: Path, key: str) -> bool:
+        """Rename; a folder that is not empty is never replaced."""
+        target = self.path / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.rename(target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True

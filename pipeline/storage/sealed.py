@@ -1,0 +1,204 @@
+"""Folders of zarr arrays that cannot lie: sha256 of every file in a manifest, published by a rename.
+
+Every chunk carries a CRC-32C, so a flipped bit is an error when it is read; the manifest knows every file, so a
+missing chunk is an error and never zeros. `verify` compares all hashes.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pipeline.storage.files import sha256_of_json
+from pipeline.storage.leases import owned_name, sweep
+from svmcore.errors import InputError
+
+__all__ = ["ArrayWriter", "Sealed", "building", "seal"]
+
+MANIFEST = "manifest.json"
+CHUNK_BYTES = 16 << 20
+
+
+def _codecs() -> list[Any]:
+    from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
+
+    return [BloscCodec(cname="lz4", clevel=1, shuffle=BloscShuffle.shuffle), Crc32cCodec()]
+
+
+class ArrayWriter:
+    """A zarr array (n, *row) in `folder` written from front to back, a whole chunk at a time; n is known at the end."""
+
+    def __init__(self, folder: Path, row: tuple[int, ...], dtype: DTypeLike) -> None:
+        import zarr
+
+        self.dtype = np.dtype(dtype)
+        self.n = 0
+        self._chunk = max(1, CHUNK_BYTES // max(1, int(np.prod(row)) * self.dtype.itemsize))
+        self._held: list[NDArray[Any]] = []
+        self._n_held = 0
+        chunks = tuple(max(1, size) for size in (self._chunk, *row))
+        self._array = zarr.create_array(
+            str(folder), shape=(0, *row), chunks=chunks, dtype=self.dtype, compressors=_codecs(), zarr_format=3
+        )
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows at the end."""
+        self._held.append(np.asarray(rows, self.dtype))
+        self._n_held += len(rows)
+        if self._n_held >= self._chunk:
+            self._flush(self._n_held // self._chunk * self._chunk)
+
+    def _flush(self, count: int) -> None:
+        rows = np.concatenate(self._held) if len(self._held) != 1 else self._held[0]
+        self._array.resize((self.n + count, *rows.shape[1:]))
+        # one chunk at a time, or zarr keeps many encoded chunks in flight; equal to the fill value is written too
+        for start in range(0, count, self._chunk):
+            part = rows[start : min(start + self._chunk, count)]
+            self._array[self.n + start : self.n + start + len(part)] = part
+        self.n += count
+        self._held, self._n_held = [rows[count:].copy()], len(rows) - count
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._n_held:
+            self._flush(self._n_held)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _seal_of(manifest: Mapping[str, Any]) -> str:
+    body = {key: value for key, value in manifest.items() if key != "sha256"}
+    return sha256_of_json(body)
+
+
+def seal(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the manifest of a finished folder: the facts, and bytes and sha256 of every file."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    listed = {
+        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
+    }
+    manifest = dict(facts) | {"files": listed}
+    manifest["sha256"] = _seal_of(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
+@contextlib.contextmanager
+def building(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `target`, renamed to it at the end, or removed if anything goes wrong.
+
+    If somebody else published `target` meanwhile, theirs stays: equal names mean equal contents. What killed
+    processes left behind is swept.
+    """
+    drafts = target.parent / ".building"
+    folder = drafts / owned_name()
+    try:
+        folder.mkdir(parents=True)
+        sweep(drafts)
+    except OSError as error:
+        raise InputError(f"{target.parent}: cannot be written ({error.strerror}); choose another store") from None
+    try:
+        yield folder
+        try:
+            folder.rename(target)
+        except OSError:
+            if not (target / MANIFEST).exists():
+                raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            drafts.rmdir()  # if nobody else is building
+
+
+class Sealed:
+    """A published folder: its manifest, and arrays read with every doubt an InputError.
+
+    Parameters
+    ----------
+    kind, version
+        What it must hold, and the highest version of it that can be read; default whatever it holds.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str | None = None, version: int | None = None) -> None:
+        self.path = Path(path)
+        self.manifest = self._read_manifest(kind, version)
+        self._files: Mapping[str, Mapping[str, Any]] = self.manifest["files"]
+        for name in self._files:
+            if name.endswith("zarr.json"):
+                self._compare(name)
+
+    def read(self, name: str, lo: int = 0, hi: int | None = None) -> NDArray[Any]:
+        """Return rows lo ... hi - 1 of the array `name`."""
+        import zarr
+
+        self._all_there(name)
+        try:
+            array = zarr.open_array(str(self.path / name), mode="r")
+            return np.asarray(array[lo : array.shape[0] if hi is None else hi])
+        except (ValueError, RuntimeError, OSError, KeyError) as error:
+            raise self._damaged(f"{name} cannot be decoded ({str(error).splitlines()[0][:120]})") from None
+
+    def chunk_rows(self, name: str) -> int:
+        """Rows of one chunk of the array `name`."""
+        import zarr
+
+        return int(zarr.open_array(str(self.path / name), mode="r").chunks[0])
+
+    def length(self, name: str) -> int:
+        """Rows of the array `name`."""
+        import zarr
+
+        return int(zarr.open_array(str(self.path / name), mode="r").shape[0])
+
+    def verify(self) -> None:
+        """Compare the sha256 of every file; a difference is an InputError naming the file."""
+        for name in self._files:
+            self._compare(name)
+
+    def _read_manifest(self, kind: str | None, version: int | None) -> dict[str, Any]:
+        try:
+            manifest = json.loads((self.path / MANIFEST).read_text())
+            found, sealed = (manifest["kind"], manifest["version"]), manifest["sha256"]
+        except OSError:
+            raise InputError(
+                f"{self.path}: no {kind or 'sealed folder'} here (no {MANIFEST}); give the folder of a finished one"
+            ) from None
+        except (ValueError, KeyError, TypeError):
+            raise self._damaged(f"{MANIFEST} cannot be read") from None
+        if sealed != _seal_of(manifest):
+            raise self._damaged(f"{MANIFEST} was changed")
+        if kind is not None and found[0] != kind:
+            raise InputError(f"{self.path}: holds a {found[0]}, not a {kind}")
+        if version is not None and found[1] > version:
+            raise InputError(
+                f"{self.path}: {kind} of version {found[1]}, this program reads up to {version}; update it"
+            )
+        return dict(manifest)
+
+    def _all_there(self, prefix: str) -> None:
+        for name, facts in self._files.items():
+            if name.startswith(prefix + "/"):
+                path = self.path / name
+                if not path.exists():
+                    raise self._damaged(f"{name} is missing")
+                if path.stat().st_size != facts["bytes"]:
+                    raise self._damaged(f"{name} has {path.stat().st_size} bytes instead of {facts['bytes']}")
+
+    def _compare(self, name: str) -> None:
+        path = self.path / name
+        if not path.exists():
+            raise self._damaged(f"{name} is missing")
+        if _sha256(path) != self._files[name]["sha256"]:
+            raise self._damaged(f"{name} was changed (its sha256 differs)")
+
+    def _damaged(self, what: str) -> InputError:
+        return InputError(f"{self.path}: damaged: {what}; delete this folder and run again")

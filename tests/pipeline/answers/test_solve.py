@@ -1,0 +1,240 @@
+import dataclasses
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import SVC
+from sklearn.utils.class_weight import compute_class_weight
+
+from pipeline.answers import problem as problems
+from pipeline.answers.problem import ProblemTask, bounds, held_out_counts
+from pipeline.answers.result import find_result, read_result, stored_decision
+from pipeline.answers.solve import solve_problem, solve_problems
+from pipeline.compute.workers import InlineWorkers
+from pipeline.config.load import load_experiment
+from pipeline.kernel.gram import compute_gram
+from pipeline.rows.dataset import ingest, open_dataset
+from svmcore.kernels import Kernel
+
+GAMMA, C = 0.1, 5.0
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """400 rows, 60 of them copies, three uneven classes that overlap."""
+    rng = np.random.default_rng(1)
+    y = rng.choice(3, size=340, p=[0.6, 0.3, 0.1])
+    X = rng.normal(size=(340, 5)) + 1.2 * y[:, None]
+    X, y = np.concatenate([X, X[:60]]), np.concatenate([y, y[:60]])
+    path = tmp_path_factory.mktemp("rows") / "rows.npz"
+    np.savez(path, X=X, y=y)
+    return path, X, y
+
+
+def a_task(path, root, target, **changes):
+    """One class against the rest on a finished Gram."""
+    data = ingest(load_experiment({"data": {"source": str(path)}}), root)
+    kernel = Kernel.create({"name": "rbf", "gamma": GAMMA})
+    gram = compute_gram(data, kernel, np.float64, root, InlineWorkers())
+    task = ProblemTask(
+        root=str(root),
+        dataset=str(data.path),
+        gram=str(gram.path),
+        data=data.fingerprint,
+        kernel_id=gram.fingerprint,
+        kernel=kernel.spec(),
+        multiclass="ovr",
+        target=target,
+        C=C,
+        class_weight=None,
+        loss="hinge",
+        bias="free",
+        solver={"name": "smo", "tol": 1e-6},
+    )
+    return dataclasses.replace(task, **changes)
+
+
+@pytest.fixture(scope="module")
+def task(rows, tmp_path_factory):
+    """Class 1 of `rows` against the rest."""
+    return a_task(rows[0], tmp_path_factory.mktemp("cache"), 1)
+
+
+def elsewhere(task, tmp_path, **changes):
+    """The same problem with a cache of its own, so that no answer is found."""
+    return dataclasses.replace(task, root=str(tmp_path), **changes)
+
+
+def original(task, decision):
+    """Decision values of the original rows from those of the merged ones."""
+    return decision[open_dataset(task.dataset).inverse()]
+
+
+def test_problem__agrees_with_libsvm_in_objective_and_decision(task, rows, tmp_path):
+    task = elsewhere(task, tmp_path)
+    result = solve_problem(task)
+    _, X, y = rows
+    sign = np.where(y == 1, 1.0, -1.0)
+    peer = SVC(C=C, gamma=GAMMA, tol=1e-8).fit(X, sign)
+    coef = np.zeros(len(X))
+    coef[peer.support_] = peer.dual_coef_[0]
+    K = np.exp(-GAMMA * ((X[:, None] - X) ** 2).sum(axis=2))
+    dual = np.abs(coef).sum() - 0.5 * coef @ K @ coef
+    assert result.status == "converged"
+    assert result.certificate["kkt_gap"] <= 1e-6
+    assert result.certificate["dual"] == pytest.approx(dual, rel=1e-6)
+    assert original(task, stored_decision(task)) == pytest.approx(peer.decision_function(X), abs=1e-4)
+    assert result.norm2 == pytest.approx(coef @ K @ coef, rel=1e-5)
+
+
+def test_problem__counts_are_of_original_rows(task, tmp_path):
+    task = elsewhere(task, tmp_path)
+    result = solve_problem(task)
+    counts = open_dataset(task.dataset).counts()
+    assert counts.max() == 2
+    assert result.n_support == counts[result.support].sum()
+    at_bound = np.abs(result.beta) >= C * counts[result.support]
+    assert 0 < result.n_bounded == counts[result.support][at_bound].sum() < result.n_support
+
+
+def test_problem__is_found_again_until_its_bytes_change(task, tmp_path):
+    task = elsewhere(task, tmp_path)
+    first = solve_problem(task)
+    assert not first.reused
+    again = solve_problem(task)
+    assert again.reused
+    assert np.array_equal(again.beta, first.beta)
+    file = task.folder / "arrays.npz"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert find_result(task) is None
+    assert not solve_problem(task).reused
+    assert find_result(task) is not None
+
+
+def test_problem__one_that_ran_out_of_time_is_readable_but_not_finished(task, tmp_path):
+    hard = {"name": "smo", "tol": 1e-9, "time_limit": 1e-9}
+    task = elsewhere(task, tmp_path, C=1e5, solver=hard)
+    (result,) = solve_problems([task])
+    assert result.status == "time_limit"
+    assert find_result(task) is None
+    assert read_result(task).certificate == result.certificate
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("data", "other"),
+        ("kernel_id", "other"),
+        ("kernel", {"name": "linear"}),
+        ("target", 2),
+        ("C", 6.0),
+        ("C", None),
+        ("class_weight", "balanced"),
+        ("loss", "squared_hinge"),
+        ("bias", "none"),
+        ("solver", {"name": "smo", "tol": 1e-5}),
+        ("multiclass", "ovo"),
+        ("fold", (5, 0, 1)),
+        ("warm", "0" * 64),
+    ],
+)
+def test_fingerprint__covers_what_changes_the_answer(task, field, value):
+    assert dataclasses.replace(task, **{field: value}).fingerprint != task.fingerprint
+
+
+@pytest.mark.parametrize("field", ["root", "dataset", "gram"])
+def test_fingerprint__does_not_depend_on_where_things_are(task, field):
+    assert dataclasses.replace(task, **{field: "/elsewhere"}).fingerprint == task.fingerprint
+
+
+def test_bounds__balanced_weights_are_those_of_scikit_learn(task, rows):
+    _, _, y = rows
+    weights = compute_class_weight("balanced", classes=np.arange(3), y=y)
+    data = open_dataset(task.dataset)
+    expected = C * data.counts() * weights[data.codes()]
+    assert bounds(dataclasses.replace(task, class_weight="balanced")) == pytest.approx(expected)
+    given = dataclasses.replace(task, class_weight=[1.0, 2.0, 0.5])
+    assert bounds(given) == pytest.approx(C * data.counts() * np.array([1.0, 2.0, 0.5])[data.codes()])
+
+
+def test_bounds__hard_margin_leaves_the_held_out_rows_at_zero(task):
+    C_i = bounds(dataclasses.replace(task, C=None, fold=(5, 0, 2)))
+    assert set(np.unique(C_i)) == {0.0, np.inf}
+
+
+def test_fold__decision_is_the_prediction_of_a_model_trained_without_it(task, rows, tmp_path):
+    _, X, y = rows
+    folds = StratifiedKFold(4, shuffle=True, random_state=7).split(X, y)
+    for index, (train, test) in enumerate(folds):
+        if index in (0, 3):
+            fold = elsewhere(task, tmp_path, fold=(4, 7, index))
+            solve_problem(fold)
+            peer = SVC(C=C, gamma=GAMMA, tol=1e-8).fit(X[train], np.where(y[train] == 1, 1, -1))
+            decision = np.full(open_dataset(task.dataset).n_merged, np.nan)
+            decision[held_out_counts(fold.dataset, fold.fold) > 0] = stored_decision(fold)
+            ours = original(fold, decision)[test]
+            assert ours == pytest.approx(peer.decision_function(X[test]), abs=1e-4)
+
+
+def test_warm_start__from_the_own_optimum_takes_no_step(task, tmp_path):
+    cold = solve_problem(elsewhere(task, tmp_path))
+    warm = solve_problem(elsewhere(task, tmp_path, warm=cold.fingerprint))
+    assert cold.n_iter > 10
+    assert warm.n_iter <= 1
+    assert warm.certificate["dual"] == pytest.approx(cold.certificate["dual"], rel=1e-9)
+
+
+def some_tasks(task, tmp_path):
+    return [elsewhere(task, tmp_path, target=target) for target in range(3)]
+
+
+def test_problems__threads_and_worker_processes_give_the_same_bytes(task, two_workers, tmp_path):
+    here = solve_problems(some_tasks(task, tmp_path / "threads"))
+    there = solve_problems(some_tasks(task, tmp_path / "workers"), two_workers)
+    for ours, theirs in zip(here, there, strict=True):
+        assert np.array_equal(ours.beta, theirs.beta)
+        assert (ours.bias, ours.certificate) == (theirs.bias, theirs.certificate)
+    assert all(result.reused for result in solve_problems(some_tasks(task, tmp_path / "workers")))
+
+
+def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
+    def slowly(path):
+        time.sleep(0.1)
+        return opened(path)
+
+    opened = problems.open_gram
+    monkeypatch.setattr(problems, "open_gram", slowly)
+    problems._resident.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(problems.resident_gram, [task] * 4))
+    assert len({id(source) for source in found}) == 1
+
+
+def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp_path):
+    told = []
+    tasks = some_tasks(task, tmp_path)
+    solve_problems(tasks, progress=lambda stage, done, total, **info: told.append((done, total, info)), labels="abc")
+    ended = [info["label"] for _, _, info in told if info["status"] == "converged"]
+    assert sorted(ended) == ["a", "b", "c"]
+    assert told[-1][:2] == (3, 3)
+    assert not (tmp_path / "live").exists()
+
+
+def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, noise_npz, tmp_path):
+    endless = a_task(noise_npz, tmp_path, 0, C=1e6, solver={"name": "smo", "tol": 1e-13})
+    tasks = [elsewhere(task, tmp_path), endless]
+
+    def interrupt(stage, done, total, status, **info):
+        if threading.current_thread() is threading.main_thread() and done == 1:
+            interrupted.append(time.monotonic())
+            raise KeyboardInterrupt
+
+    interrupted = []
+    with pytest.raises(KeyboardInterrupt):
+        solve_problems(tasks, progress=interrupt)
+    assert time.monotonic() - interrupted[0] < 1.5
+    assert find_result(tasks[0]) is not None
+    assert find_result(tasks[1]) is None

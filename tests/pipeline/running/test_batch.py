@@ -1,0 +1,445 @@
+"""Batches against scikit-learn's GridSearchCV, against problems solved one by one, and against themselves resumed."""
+
+import csv
+import dataclasses
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV, PredefinedSplit, StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.svm import SVC
+
+from pipeline import load_model, run
+from pipeline.answers import problem as problems
+from pipeline.answers.chains import solve_chain
+from pipeline.answers.problem import bounds, target_of
+from pipeline.answers.result import read_answer, read_result
+from pipeline.answers.solve import solve_problem
+from pipeline.config.load import load_experiment
+from pipeline.running import batch as batches
+from pipeline.running.session import check_inputs, open_session
+from svmcore.errors import InputError
+
+CS, GAMMAS, FOLDS, SEED = (0.5, 5.0, 50.0), (0.02, 0.08), 3, 4
+N = 600
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """600 rows of digits scaled to 0 ... 1 as an npz file: (path, X, y)."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:N] / 16.0, y[:N]
+    path = tmp_path_factory.mktemp("digits") / "digits.npz"
+    np.savez(path, X=X, y=y)
+    return path, X, y
+
+
+@pytest.fixture(scope="module")
+def config(digits):
+    return {
+        "name": "sweep",
+        "seed": SEED,
+        "data": {"source": str(digits[0])},
+        "kernel": {"name": "rbf", "gamma": 0.05},
+        "solver": {"name": "smo", "tol": 1e-4},
+        "cluster": {"kind": "inline"},
+        "sweep": {"grid": {"kernel.gamma": list(GAMMAS), "C": list(CS)}, "folds": FOLDS},
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(config, tmp_path_factory):
+    """(metrics, folder of the run, store) of the whole sweep, solved in this process."""
+    store = tmp_path_factory.mktemp("store")
+    metrics = run(config, store=store)
+    return metrics, Path(metrics["run"]), store
+
+
+def rows_of(folder):
+    return list(csv.DictReader((Path(folder) / "results.csv").read_text().splitlines()))
+
+
+def results(metrics):
+    return (Path(metrics["run"]) / "results.csv").read_bytes()
+
+
+def laid_out(config, store, overrides=()):
+    """The batch's layout, its kernels computed."""
+    exp = load_experiment(config, overrides)
+    with open_session(exp, check_inputs(exp, str(store))) as session:
+        return batches.lay_out(session)
+
+
+# --- scores ---------------------------------------------------------------------------------------------------------
+def test_scores__are_those_of_grid_search_over_one_vs_rest(finished, digits):
+    _, X, y = digits
+    search = GridSearchCV(
+        OneVsRestClassifier(SVC(tol=1e-5)),
+        {"estimator__C": list(CS), "estimator__gamma": list(GAMMAS)},
+        cv=StratifiedKFold(FOLDS, shuffle=True, random_state=SEED),
+        refit=False,
+    ).fit(X, y)
+    found = {(p["params"]["C"], p["params"]["kernel.gamma"]): p for p in finished[0]["points"]}
+    for k, params in enumerate(search.cv_results_["params"]):
+        ours = found[params["estimator__C"], params["estimator__gamma"]]
+        theirs = [search.cv_results_[f"split{fold}_test_score"][k] for fold in range(FOLDS)]
+        assert np.abs(np.array(ours["fold_scores"]) - theirs).max() <= 1.001 * FOLDS / N  # one row of a fold
+        assert ours["mean_score"] == pytest.approx(np.mean(ours["fold_scores"]))
+        assert ours["std_score"] == pytest.approx(np.std(ours["fold_scores"]))
+
+
+def test_scores__every_fit_is_certified_and_counted(finished):
+    metrics = finished[0]
+    assert metrics["status"] == "converged"
+    assert metrics["problems"] == {"total": 10 * (len(CS) * len(GAMMAS) * FOLDS + 1), "reused": 0}
+    assert all(point["n_fits"] == 10 * FOLDS for point in metrics["points"])
+    assert metrics["kkt_gap"] == max(e["kkt_gap"] for e in [*metrics["points"], *metrics["per_class"]]) <= 1.05e-4
+    assert metrics["scored_on"] == "folds"
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_scores__copies_on_both_sides_of_a_fold_count_where_they_are(multiclass, tmp_path):
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 80)
+    X = rng.normal(size=(80, 2)) + 1.1 * y[:, None]
+    X, y = np.tile(X, (3, 1)), np.tile(y, 3)
+    np.savez(tmp_path / "copies.npz", X=X, y=y)
+    given = {
+        "data": {"source": str(tmp_path / "copies.npz")},
+        "kernel": {"name": "rbf", "gamma": 0.7},
+        "multiclass": multiclass,
+        "solver": {"name": "smo", "tol": 1e-6},
+        "cluster": {"kind": "inline"},
+        "class_weight": "balanced",
+        "sweep": {"grid": {"C": [0.3, 3]}, "folds": 4, "refit": False},
+    }
+    found = run(given, store=tmp_path / "runs")
+    peer = SVC(gamma=0.7, tol=1e-8, class_weight="balanced")
+    for point in found["points"]:
+        scores = []
+        for train, test in StratifiedKFold(4, shuffle=True, random_state=0).split(X, y):
+            machine = peer.set_params(C=point["params"]["C"])
+            if multiclass == "ovr":
+                weight = len(train) / (3 * np.bincount(y[train]))
+                values = [_rest(X, y, train, test, k, weight, point["params"]["C"]) for k in range(3)]
+                scores.append(np.mean(np.argmax(values, axis=0) == y[test]))
+            else:
+                scores.append(machine.fit(X[train], y[train]).score(X[test], y[test]))
+        assert point["fold_scores"] == pytest.approx(scores, abs=1e-12)
+    assert (found["model"], found["accuracy"], found["per_class"]) == (None, None, [])
+    assert (found["n_train"], found["points"][0]["n_support"] > 80) == (240, True)
+
+
+def _rest(X, y, train, test, k, weight, C):
+    """Decision values of class k against the rest, each row with the weight of its class among all."""
+    machine = SVC(C=C, gamma=0.7, tol=1e-8)
+    return machine.fit(X[train], y[train] == k, sample_weight=weight[y[train]]).decision_function(X[test])
+
+
+def test_scores__folds_by_column_are_those_of_a_predefined_split(tmp_path):
+    rng = np.random.default_rng(6)
+    y = rng.integers(0, 2, 90)
+    X = (rng.normal(size=(90, 2)) + y[:, None]).round(4)
+    site = rng.choice(["north", "south", "west"], 90)
+    lines = [f"{a},{b},{s},{c}" for (a, b), s, c in zip(X, site, y, strict=True)]
+    (tmp_path / "sites.csv").write_text("\n".join(["a,b,site,sick", *lines]) + "\n")
+    given = {
+        "data": {"source": str(tmp_path / "sites.csv")},
+        "kernel": {"name": "rbf", "gamma": 0.5},
+        "cluster": {"kind": "inline"},
+        "sweep": {"grid": {"C": [1, 10]}, "folds": {"column": "site"}},
+    }
+    found = run(given, store=tmp_path / "runs")
+    split = PredefinedSplit(np.unique(site, return_inverse=True)[1])
+    search = GridSearchCV(SVC(gamma=0.5, tol=1e-6), {"C": [1, 10]}, cv=split).fit(X, y)
+    for point in found["points"]:
+        k = [1, 10].index(point["params"]["C"])
+        theirs = [search.cv_results_[f"split{fold}_test_score"][k] for fold in range(3)]
+        assert point["fold_scores"] == pytest.approx(theirs)
+    assert load_model(found["model"]).model.support_vectors.shape[1] == 2
+
+
+def test_scores__without_folds_are_of_the_test_rows(config, tmp_path):
+    given = config | {"sweep": {"grid": {"C": list(CS)}}}
+    found = run(given, ["data.test=0.25"], store=tmp_path)
+    alone = {C: run(config | {"sweep": None, "C": C}, ["data.test=0.25"], store=tmp_path) for C in CS}
+    assert found["scored_on"] == "test"
+    assert [p["fold_scores"] for p in found["points"]] == [
+        [alone[p["params"]["C"]]["accuracy"]] for p in found["points"]
+    ]
+    assert found["accuracy"] == found["best"]["mean_score"] == max(one["accuracy"] for one in alone.values())
+
+
+# --- problems -------------------------------------------------------------------------------------------------------
+def test_fold__is_training_without_its_rows(config, digits, finished):
+    _, X, y = digits
+    part = laid_out(config, finished[2]).parts[0]
+    gamma = part.plan.kernel["gamma"]
+    folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(X, y))
+    for tasks in part.tasks.values():
+        for fold in (0, 2):
+            task, train = tasks[fold][7], folds[fold][0]
+            peer = SVC(C=task.C, gamma=gamma, tol=1e-7).fit(X[train], y[train] == 7)
+            coef = peer.dual_coef_[0]
+            K = rbf_kernel(X[train][peer.support_], gamma=gamma)
+            dual = np.abs(coef).sum() - 0.5 * coef @ K @ coef
+            assert read_result(task).certificate["dual"] == pytest.approx(dual, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_chain__warm_starts_reach_the_objective_of_cold_ones(config, finished, tmp_path, loss):
+    batch = laid_out(config, finished[2], [f"loss={loss}"])
+    chain = [dataclasses.replace(task, root=str(tmp_path)) for task in batch.parts[0].chains[3]]
+    assert [task.C for task in chain] == list(CS)
+    assert [step.status for step in solve_chain(chain)] == ["converged"] * 3
+    warm = [read_result(task) for task in chain]
+    cold = [solve_problem(dataclasses.replace(task, warm=None)) for task in chain]
+    for one, other in zip(warm, cold, strict=True):
+        assert one.certificate["dual"] == pytest.approx(other.certificate["dual"], rel=1e-6)
+        assert one.certificate["kkt_gap"] <= 1.05e-4
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_chain__cut_anywhere_goes_on_to_the_same_bytes(config, finished, tmp_path, loss):
+    batch = laid_out(config, finished[2], [f"loss={loss}"])
+
+    def chain_in(folder):
+        return [dataclasses.replace(task, root=str(tmp_path / folder)) for task in batch.parts[0].chains[3]]
+
+    whole = chain_in("whole")
+    solve_chain(whole)
+    for cut in (1, 2):
+        resumed = chain_in(f"cut{cut}")
+        solve_chain(resumed[:cut])
+        solve_chain(batch.parts[0].chains[5])  # something else on the same thread in between
+        problems._resident.cache_clear()
+        assert [step.reused for step in solve_chain(resumed)] == [True] * cut + [False] * (3 - cut)
+        for ours, theirs in zip(resumed, whole, strict=True):
+            assert (ours.folder / "arrays.npz").read_bytes() == (theirs.folder / "arrays.npz").read_bytes()
+            assert read_result(ours).certificate == read_result(theirs).certificate
+
+
+def test_chain__a_lost_answer_in_the_middle_is_made_again(config, finished, tmp_path):
+    chain = [dataclasses.replace(task, root=str(tmp_path)) for task in laid_out(config, finished[2]).parts[0].chains[0]]
+    solve_chain(chain)
+    before = (chain[1].folder / "arrays.npz").read_bytes()
+    shutil.rmtree(chain[1].folder)
+    assert [step.reused for step in solve_chain(chain)] == [True, False, True]
+    assert (chain[1].folder / "arrays.npz").read_bytes() == before
+
+
+def test_task__weights_are_of_the_folds_training_rows(config, digits, finished):
+    _, X, y = digits
+    task = laid_out(config, finished[2], ["class_weight=balanced"]).parts[0].chains[0][1]
+    (train, _), *_ = StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(X, y)
+    codes = np.flatnonzero(target_of(task).y == 1)
+    total = bounds(task)[codes].sum()
+    assert total == pytest.approx(task.C * len(train) / 10)  # n / (k n_c) for each of the n_c rows
+
+
+# --- one answer whatever computes it --------------------------------------------------------------------------------
+def test_results__are_the_same_bytes_on_worker_processes(config, finished, two_workers, tmp_path):
+    address = {"kind": "address", "address": two_workers.client.scheduler.address}
+    two = run(config | {"cluster": address}, store=tmp_path / "two")
+    one = run(config | {"cluster": {"kind": "local", "workers": 1}}, store=tmp_path / "one")
+    assert results(two) == results(one) == results(finished[0])
+    manifests = [(Path(found["model"]) / "manifest.json").read_bytes() for found in (one, two, finished[0])]
+    assert manifests[0] == manifests[1] == manifests[2]
+    strips = one["blocks"]["total"]
+    assert two["blocks"] == one["blocks"] == {"total": strips, "reused": 0}
+
+
+def test_kernels__of_the_next_bundle_are_computed_while_this_one_is_solved(config, finished, two_workers, tmp_path):
+    address = {"kind": "address", "address": two_workers.client.scheduler.address}
+    events = []
+
+    def tell(stage, done, total, **info):
+        events.append((stage, done))
+
+    limits = ["cache.limit=1500KiB"]  # room for one K: a bundle each
+    found = run(config | {"cluster": address}, limits, store=tmp_path, progress=tell)
+    assert results(found) == results(finished[0])
+    second_kernel = [i for i, event in enumerate(events) if event == ("kernel", 1)][1]
+    first_solved = next(i for i, event in enumerate(events) if event == ("solve", 90))
+    assert second_kernel < first_solved
+
+
+def test_results__again_from_the_cache(config, finished):
+    again = run(config, store=finished[2])
+    assert again["problems"] == {"total": 190, "reused": 190}
+    assert results(again) == results(finished[0])
+    assert again["run"] != finished[0]["run"]
+    assert again["blocks"]["reused"] == again["blocks"]["total"]
+
+
+def test_results__after_a_failure_on_the_way(config, finished, tmp_path, monkeypatch):
+    started, solved = [], []
+
+    def failing(chain, live=None, source=None):
+        started.append(chain)
+        if len(started) > 4:
+            raise OSError(28, "No space left on device")
+        steps = solve_chain(chain, live, source)
+        solved.extend(step for step in steps if step.status == "converged")
+        return steps
+
+    monkeypatch.setattr("pipeline.answers.chains.solve_chain", failing)
+    with pytest.raises(OSError, match="No space"):
+        run(config, store=tmp_path)
+    monkeypatch.undo()
+    found = run(config, store=tmp_path)
+    assert found["problems"]["reused"] == len(solved) > 0
+    assert results(found) == results(finished[0])
+    assert [file for file in tmp_path.rglob("*") if ".drafts" in file.parts or "live" in file.parts] == []
+
+
+def test_results__after_a_kill_on_the_way(config, finished, tmp_path):
+    script = "import json, sys; from pipeline import run; run(json.loads(sys.argv[1]), store=sys.argv[2])"
+    with subprocess.Popen([sys.executable, "-c", script, json.dumps(config), str(tmp_path)]) as process:
+        while len(list(tmp_path.glob(".cache/problems/*/result.json"))) < 40:
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.kill()
+    kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob(".cache/problems/*/result.json")}
+    assert len(kept) < 180
+    found = run(config, store=tmp_path)
+    assert found["problems"]["reused"] == len(kept)
+    assert all(file.stat().st_mtime_ns == before for file, before in kept.items())
+    assert results(found) == results(finished[0])
+
+
+def test_results__columns_on_demand_give_the_same_scores(config, finished, tmp_path):
+    given = config | {"sweep": {"grid": {"C": [5.0], "kernel.gamma": [0.02]}, "folds": FOLDS, "refit": False}}
+    found = run(given, ["cache.limit=1MiB"], store=tmp_path)
+    resident = next(p for p in finished[0]["points"] if p["params"] == {"C": 5.0, "kernel.gamma": 0.02})
+    assert found["blocks"]["total"] == 0
+    assert found["points"][0]["fold_scores"] == resident["fold_scores"]
+
+
+def test_results__hold_scores_and_counts_and_no_times(finished):
+    metrics, folder, _ = finished
+    rows = rows_of(folder)
+    folds = [f"fold_{k}_score" for k in range(FOLDS)]
+    counts = ["n_support", "kkt_gap", "n_fits", "status"]
+    assert list(rows[0]) == ["C", "kernel.gamma", "mean_score", "std_score", *folds, *counts]
+    for row, point in zip(rows, metrics["points"], strict=True):
+        assert {key: float(row[key]) for key in ("C", "kernel.gamma")} == point["params"]
+        assert [float(row[fold]) for fold in folds] == point["fold_scores"]
+        assert float(row["mean_score"]) == point["mean_score"]
+        assert float(row["n_support"]) == point["n_support"]
+    means = [float(row["mean_score"]) for row in rows]
+    assert means == sorted(means, reverse=True)
+    assert metrics["best"] == metrics["points"][0]
+    assert {"results.csv", "report.html", "metrics.json", "config.yaml", "model.zarr"} <= {
+        p.name for p in folder.iterdir()
+    }
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+
+
+# --- what is shared -------------------------------------------------------------------------------------------------
+def test_kernels__of_one_dataset_come_from_one_pass_and_other_scales_from_another(config, tmp_path, monkeypatch):
+    calls = []
+    compute = batches.compute_grams
+
+    def spy(dataset, kernels, *rest):
+        calls.append((str(dataset.path), [kernel.spec()["name"] for kernel in kernels]))
+        return compute(dataset, kernels, *rest)
+
+    monkeypatch.setattr(batches, "compute_grams", spy)
+    sweep = {
+        "grid": {"kernel.gamma": [0.02, 0.08], "C": [1.0], "data.scale": ["none", "standard"]},
+        "list": [{"kernel": {"name": "polynomial", "degree": 2}}],
+        "folds": 2,
+        "refit": False,
+    }
+    found = run(config | {"sweep": sweep}, store=tmp_path)
+    assert [names for _, names in calls] == [["rbf", "rbf", "centred-polynomial"], ["rbf", "rbf"]]
+    assert calls[0][0] != calls[1][0]
+    assert len(found["points"]) == 5
+    assert next(row for row in rows_of(found["run"]) if row["kernel"])["kernel.gamma"] == ""
+
+
+def test_kernels__beyond_the_disk_budget_leave_when_their_problems_are_solved(config, finished, tmp_path):
+    budget = ["sweep.grid={kernel.gamma: [0.01, 0.02, 0.08], C: [5.0]}", "cache.disk=3MiB"]  # two of three kernels
+    found = run(config, budget, store=tmp_path)
+    kept = [folder for folder in tmp_path.glob(".cache/gram/*")]
+    assert len(kept) <= 2
+    resident = {p["params"]["kernel.gamma"]: p["fold_scores"] for p in finished[0]["points"] if p["params"]["C"] == 5.0}
+    ours = {p["params"]["kernel.gamma"]: p["fold_scores"] for p in found["points"]}
+    assert {gamma: ours[gamma] for gamma in resident} == resident
+    assert run(config, budget, store=tmp_path)["problems"] == {"total": 100, "reused": 100}
+
+
+def test_points__a_time_limit_is_no_part_of_them(config, finished):
+    again = run(config, ["solver.time_limit=900"], store=finished[2])
+    assert again["problems"] == {"total": 190, "reused": 190}
+
+
+def test_refit__is_the_run_of_the_best_point_alone(config, finished, tmp_path):
+    metrics = finished[0]
+    best = metrics["best"]["params"]
+    alone = run(config | {"sweep": None, "C": best["C"]}, [f"kernel.gamma={best['kernel.gamma']}"], store=tmp_path)
+    manifests = [(Path(found["model"]) / "manifest.json").read_bytes() for found in (metrics, alone)]
+    assert manifests[0] == manifests[1]
+    assert metrics["train_accuracy"] == alone["train_accuracy"]
+    assert metrics["n_support"] == alone["n_support"]
+
+
+def test_points__may_differ_in_rows_loss_bias_solver_and_weights(config, tmp_path):
+    base = {"C": 2.0, "kernel.gamma": 0.05}
+    changes = [{"data.rows": 200}, {"loss": "squared_hinge"}, {"bias": "penalised"}, {"solver.name": "smo-mvp"}, {}]
+    listed = [base | change for change in changes] + [base | {"class_weight": "balanced"}]
+    found = run(config | {"sweep": {"list": listed, "folds": 2, "refit": False}}, store=tmp_path)
+    assert len(found["points"]) == 6
+    assert found["status"] == "converged"
+    scores = {json.dumps(p["params"], sort_keys=True): p["mean_score"] for p in found["points"]}
+    plain = scores[json.dumps(base, sort_keys=True)]
+    assert scores[json.dumps(base | {"solver.name": "smo-mvp"}, sort_keys=True)] == pytest.approx(plain, abs=2 / N)
+    assert scores[json.dumps(base | {"data.rows": 200}, sort_keys=True)] < plain
+
+
+# --- refused --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["sweep.folds=70"], "70 folds of classes with at most 6. training rows; lower sweep.folds"),
+        (["class_weight={11: 2.0}"], "class_weight names 11"),
+    ],
+)
+def test_refused__before_any_kernel(config, tmp_path, overrides, message):
+    with pytest.raises(InputError, match=message):
+        run(config, overrides, store=tmp_path / "runs")
+    assert not list((tmp_path / "runs").rglob("gram"))
+
+
+def test_refused__a_fold_with_every_row_of_a_class(tmp_path):
+    lines = [f"{k},{k % 7},{'ab'[k % 2]},{'xyz'[k % 3] if k % 2 else 'x'}" for k in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["u,v,part,kind", *lines]) + "\n")
+    given = {"data": {"source": str(tmp_path / "rows.csv")}, "sweep": {"grid": {"C": [1]}, "folds": {"column": "part"}}}
+    with pytest.raises(InputError, match="fold 'b' holds out every row of class 'y'"):
+        run(given | {"cluster": {"kind": "inline"}}, store=tmp_path / "runs")
+
+
+def test_answers__of_a_fold_are_small(config, finished):
+    task = laid_out(config, finished[2]).parts[0].chains[0][0]
+    result, decision = read_answer(task)
+    assert len(decision) == N / FOLDS
+    rows = 16 * len(result.support) + 8 * N / FOLDS + 8 * N  # coefficients, decision values, residual
+    assert sum(file.stat().st_size for file in task.folder.iterdir()) < rows + 8192
+
+
+def test_batch__a_free_bias_has_a_K_of_its_own_where_centring_changes_it(config, tmp_path):
+    given = config | {"kernel": "linear", "sweep": {"grid": {"bias": ["free", "none"], "C": [1, 2]}, "refit": False}}
+    batch = laid_out(given, str(tmp_path))
+    assert [part.group.kernel.name for part in batch.parts] == ["centred-linear", "linear"]
+    found = run(given | {"cluster": {"kind": "inline"}}, store=tmp_path)
+    assert {point["status"] for point in found["points"]} == {"converged"}
+    assert len(list((tmp_path / ".cache" / "gram").iterdir())) == 2

@@ -1,0 +1,48 @@
+import os
+import time
+
+from pipeline import run
+from pipeline.storage.cache import evict
+
+
+def entry(root, kind, name, n_bytes, age):
+    folder = root / kind / name
+    folder.mkdir(parents=True)
+    (folder / "part").write_bytes(b"x" * n_bytes)
+    os.utime(folder, (time.time() - age,) * 2)
+
+
+def left(root):
+    return sorted(f"{folder.parent.name}/{folder.name}" for folder in root.glob("*/*"))
+
+
+def test_evict__the_oldest_go_until_the_rest_fits(tmp_path):
+    for kind, name, age in (("data", "a", 9e4), ("gram", "b", 7e4), ("problems", "c", 8e4), ("gram", "d", 6e4)):
+        entry(tmp_path, kind, name, 8192, age)
+    assert evict(tmp_path, 2 * 8192) == 2
+    assert left(tmp_path) == ["gram/b", "gram/d"]
+    assert evict(tmp_path, 2 * 8192) == 0
+
+
+def test_evict__what_is_in_use_stays(tmp_path):
+    entry(tmp_path, "gram", "old", 8192, 9e4)
+    entry(tmp_path, "gram", "new", 8192, 10)
+    assert evict(tmp_path, 0) == 1
+    assert left(tmp_path) == ["gram/new"]
+
+
+def test_evict__a_run_touches_what_it_finds_and_clears_what_it_does_not(rows_config, tmp_path):
+    first = run(rows_config, store=tmp_path)
+    for folder in (tmp_path / ".cache").glob("*/*"):
+        os.utime(folder, (0, 0))
+    again = run(rows_config, ["cache.disk=100KiB", "cluster.kind=inline"], store=tmp_path)
+    assert again["problems"]["reused"] == again["problems"]["total"] == first["problems"]["total"]
+    used = left(tmp_path / ".cache")
+    assert len(used) == 5  # dataset, kernel matrix, three answers: touched, so kept
+    run(rows_config, ["C=3"], store=tmp_path)
+    for folder in (tmp_path / ".cache").glob("*/*"):
+        if f"{folder.parent.name}/{folder.name}" in used:
+            os.utime(folder, (0, 0))
+    other = rows_config | {"data": rows_config["data"] | {"scale": "minmax"}}
+    run(other, ["cache.disk=40KiB"], store=tmp_path)
+    assert not set(used) & set(left(tmp_path / ".cache"))
