@@ -182,7 +182,7 @@ def _split(text: str) -> tuple[dict[str, str], list[str]]:
     head = dict(line.split(" ", 1) for line in lines[:at] if " " in line)
     if head.get("svm_type") not in MACHINES:
         raise InputError(f"svm_type can be {', '.join(MACHINES)}; this model is {head.get('svm_type')!r}")
-    needed = ["kernel_type", "rho"] + ["label", "nr_sv"] * head["svm_type"].endswith("_svc")
+    needed = ["kernel_type", *["label", "nr_sv"] * head["svm_type"].endswith("_svc"), "rho"]
     missing = [key for key in needed if key not in head]
     if missing:
         raise InputError(f"this LIBSVM model lacks {', '.join(missing)}")
