@@ -150,3 +150,25 @@ def compare_predictions(problem, *both):
     apart = ends[:, 1].max() - ends[:, 0].min()
     drift = TOL  # LIBSVM's bias comes from scores that it has updated many times: they are right to its tol
     assert (np.abs(f - g) <= reach * size + apart + drift + rounding).all()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+@pytest.mark.parametrize("machine", CLASSES)
+def test_float32_columns__are_proved_as_well(machine, kernel):
+    """1,300 rows at tol 1e-3: the columns of K are float32, what is said is float64's."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1300, 6)) + 3.0
+    y = np.sign(X[:, 0] - 3.0 + rng.normal(size=1300)) if machine == "nu-svc" else 5.0 + X[:, 0] * X[:, 1]
+    shape = {"kernel": kernel, "gamma": 0.1, "degree": 2, "coef0": 1.0}
+    own = {"nu": 0.3} if machine != "svr" else {"epsilon": 0.1}
+    model = getattr(estimator, CLASSES[machine])(**shape, **own).fit(X, y)
+    assert model.fit_status_ == 0
+    problem = {"machine": machine, "X": X, "y": y, "c": np.ones(1300)} | shape | own
+    found = machine_judge.judge(problem, program_coef(problem, model, model.support_)[0])
+    certificate = model.certificate_[0]
+    assert found.kkt_gap <= 1.05e-3 + found.score_doubt
+    assert found.kkt_gap == pytest.approx(certificate.kkt_gap, abs=certificate.uncertainty + found.score_doubt)
+    assert certificate.uncertainty <= 2e-5
+    for said, true in ((certificate.primal, found.primal), (certificate.dual, found.dual)):
+        assert said == pytest.approx(true, abs=certificate.bar + found.doubt)
+    assert certificate.bar <= 2e-6 * max(abs(found.primal), abs(found.dual))
