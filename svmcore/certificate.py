@@ -265,7 +265,9 @@ class _Outputs:
         error = qp.at_variables(self.errors)
         slope = np.abs(_steepest(qp, residual, error))
         finite = np.isfinite(slope)
-        return norm2 + float(slope[finite] @ error[finite]), int(self.exact_rows.sum())
+        losses = float(slope[finite] @ np.abs(residual[finite]))
+        sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
+        return norm2 + float(slope[finite] @ error[finite]) + sums, int(self.exact_rows.sum())
 
 
 def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
