@@ -267,7 +267,9 @@ class _Outputs:
         error = qp.at_variables(self.errors)
         slope = np.abs(_steepest(qp, residual, error))
         slope[~np.isfinite(slope)] = 0.0
-        return norm2 + _weighted(slope, error), int(self.exact_rows.sum())
+        losses = float(slope @ np.abs(residual))
+        sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
+        return norm2 + _weighted(slope, error) + sums, int(self.exact_rows.sum())
 
 
 def _weighted(weights: Floats, errors: Floats) -> float:

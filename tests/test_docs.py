@@ -66,7 +66,10 @@ def test_adding__the_file_is_clean(page, tmp_path):
     assert checked.returncode == 0, checked.stdout
 
 
-@pytest.mark.parametrize("page", ["certificates.md"])
+MACHINES = [f"machines/{page.name}" for page in sorted((ROOT / "docs" / "machines").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", ["certificates.md", *MACHINES])
 def test_page__its_python_runs(page, tmp_path):
     ran = run(["-c", "\n".join(code_blocks(page))], tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -85,6 +88,6 @@ def test_choosing_a_solver__knows_every_solver():
 
 
 def test_pages__link_to_files_that_exist():
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "docs").rglob("*.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), textwrap.shorten(f"{page.name} links to {link}", 200)

@@ -171,6 +171,14 @@ def test_relative_gap__is_none_where_nothing_bounds_the_optimum():
     assert below.relative_gap == 2.0
 
 
+def test_bar__counts_the_rounding_of_the_objectives_own_sums():
+    """K = 0: no output is uncertain. The losses are 2 and 6, p'beta is made of 0.5 and 2: eight terms at a time."""
+    qp = program(np.zeros((2, 2)), [1.0, -2.0], [-1.0, -3.0], [2.0, 1.0])
+    assert certify(qp, np.array([0.5, -1.0])).bar == pytest.approx(EPS * (2 / 8 + 8) * (8.0 + 2.5), rel=1e-12)
+    hard = dataclasses.replace(qp, hi=np.array([INF, 1.0]))  # such a loss is none
+    assert certify(hard, np.array([0.5, -1.0])).bar == pytest.approx(EPS * (2 / 8 + 8) * (6.0 + 2.5), rel=1e-12)
+
+
 # ---- what counts as a proof
 def test_proves__gap_and_uncertainty_together_within_a_twentieth_more_than_tol():
     c = Certificate(2.0, 1.0, kkt_gap=0.0, infeasibility=0.0, relative_gap=0.5, uncertainty=0.0, bar=0.0)

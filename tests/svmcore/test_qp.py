@@ -176,8 +176,28 @@ def test_feasible__repairs_a_sum_by_the_room_that_there_is(beta, lo, hi, total, 
 def test_feasible__repairs_each_group_alone():
     codes = np.array([0, 1, 0, 1, -1], np.int8)
     qp = program([0] * 5, [1] * 5, Groups((1.0, 0.5), codes))
-    np.testing.assert_array_equal(qp.feasible(None), [0.5, 0.25, 0.5, 0.25, 0.0])
+    np.testing.assert_array_equal(qp.feasible(np.zeros(5)), [0.5, 0.25, 0.5, 0.25, 0.0])
     np.testing.assert_array_equal(qp.feasible([0.5, 0.25, 0.5, 0.25, 0.75]), [0.5, 0.25, 0.5, 0.25, 0.75])
+    np.testing.assert_array_equal(qp.feasible(None), [1.0, 0.5, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi", "total", "expected"),
+    [
+        ([0, 0, 0], [1, 0.5, 1], 1.25, [1.0, 0.25, 0.0]),
+        ([0, 0, 0], [1, 0.5, 1], 2.5, [1.0, 0.5, 1.0]),
+        ([-1, -0.5, -1], [0, 0, 0], -1.25, [-1.0, -0.25, 0.0]),
+        ([-1, -0.5, -1], [2, 2, 2], -0.5, [-0.5, 0.0, 0.0]),
+        ([0.25, 0, 0], [1, 1, 1], 1.5, [1.0, 0.5, 0.0]),  # what the box asks for is there already
+        ([-1, -1, -1], [-0.25, 0, 0], -1.5, [-1.0, -0.5, 0.0]),
+        ([-1, 0, 0], [1, 1, 1], 0.0, [0.0, 0.0, 0.0]),
+        ([0, 0, 0], [1, INF, 1], 1.5, [0.0, 1.5, 0.0]),  # who has no bound carries it all
+        ([-INF, 0, 0], [1, 1, 1], 1.5, [1.0, 0.5, 0.0]),
+        ([-INF, -1, 0], [0, 1, 1], -1.5, [-1.5, 0.0, 0.0]),
+    ],
+)
+def test_feasible__from_nothing_the_first_ones_are_put_on_their_bounds(lo, hi, total, expected):
+    np.testing.assert_array_equal(program(lo, hi, Groups((total,))).feasible(None), expected)
 
 
 # ---- sums to the last bit
