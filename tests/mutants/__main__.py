@@ -81,7 +81,7 @@ def main() -> int:
         wrong += [f"survived: {s.path} {s.function}\n  - {s.was}\n  + {s.now}" for s in new]
         report(table[-1:])
     report(table)
-    print("\n".join(notes + wrong))  # noqa: T201
+    print("\n".join(notes + wrong))
     return 1 if wrong else 0
 
 
@@ -233,10 +233,10 @@ def explained() -> set[Survivor]:
 
 def report(table: list[Count]) -> None:
     """The table, one line a module."""
-    print(f"{'module':14} {'faults':>7} {'ran':>6} {'noticed':>8} {'explained':>10} {'survived':>9} {'seconds':>8}")  # noqa: T201
+    print(f"{'module':14} {'faults':>7} {'ran':>6} {'noticed':>8} {'explained':>10} {'survived':>9} {'seconds':>8}")
     for c in table:
         left = c.ran - c.noticed - c.explained
-        print(f"{c.name:14} {c.total:7} {c.ran:6} {c.noticed:8} {c.explained:10} {left:9} {c.seconds:8.0f}")  # noqa: T201
+        print(f"{c.name:14} {c.total:7} {c.ran:6} {c.noticed:8} {c.explained:10} {left:9} {c.seconds:8.0f}")
 
 
 if __name__ == "__main__":

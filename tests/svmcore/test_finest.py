@@ -8,6 +8,7 @@ import pytest
 from svmcore import Linear, Points, Polynomial, Precomputed
 from svmcore.certificate import evaluate
 from svmcore.kernels.exact import ExactKernel
+from svmcore.kernels.rounding import Rounding
 from svmcore.qp import Groups
 from svmcore.sources import ComputedColumns
 
@@ -99,6 +100,31 @@ def test_evaluate__a_quadratic_kernel_far_from_the_origin_is_summed_in_twice_the
         assert abs(Fraction(c.kkt_gap) - true) <= Fraction(c.uncertainty)
     largest = np.abs(evaluate(qp, beta).outputs).max()
     assert fine.uncertainty <= 3 * EPS * largest < 1e-3 * rough.uncertainty
+
+
+def test_evaluate__of_the_finest_values_counts_what_they_promise():
+    """Sizes of 4 and a length of 4: a relative promise of 2^-20 and an absolute one of 2^-22 are 5 x 2^-20 together."""
+
+    class Promising(ExactKernel):
+        unit = Rounding(0.0, 1.0)
+
+        def can_refine(self, m):
+            return True
+
+        def finest(self, rows, columns, coef):
+            return self.product(rows, columns, coef)
+
+        def finest_rounding(self, m):
+            return 2.0**-20, 2.0**-22
+
+    K = np.eye(2)
+    source = Served(K, np.zeros((2, 2)), (0.0, 1.0))
+    source.exact = Promising(Precomputed(), K)
+    qp = program(None, [8.0, 1.0], [0.0, 0.0], [9.0, 0.0], source=source)
+    c = evaluate(qp, np.array([4.0, 0.0]), 1e-9).certificate
+    assert (c.exact, c.kkt_gap) == (1, 4.0)
+    sizes = 4.0 + 4.0 * 1.0  # of the served values, and what they may be off: those of the exact ones are no larger
+    assert c.uncertainty == pytest.approx(2.0**-20 * sizes + 2.0**-22 * 4.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("far", [1024.0, 2.0**22])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svmcore import Precomputed, ResidentGram
-from svmcore.certificate import OBJECTIVE, evaluate
+from svmcore.certificate import evaluate
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.rounding import Rounding
 from svmcore.qp import NO_GROUPS, Groups
@@ -174,23 +174,45 @@ def test_bar__is_the_steepest_loss_times_its_error(residual, lo, hi, ridge, slop
     assert found.certificate.bar == pytest.approx(0.1 * (0.5 + 1.0 + slope + others), rel=1e-5)
 
 
+OBJECTIVE = 5e-7  # of the larger objective: what uncertain outputs may move
+
+
 @pytest.mark.parametrize(("share", "exact"), [(0.99, 0), (1.01, 2)])
-@pytest.mark.parametrize("p", [[1.0, -2.0, 0.0], [-1.0, 0.5, 0.0]])
-def test_planted_errors__the_objectives_say_how_certain_outputs_must_be(p, share, exact):
-    """K = I and two support vectors: all losses as steep as they can be may not move the objectives by OBJECTIVE."""
-    beta, length = np.array([0.5, -1.0, 0.0]), 1.5
-    for lo, hi, steepest in (
-        ([-1.0, -3.0, 0.0], [2.0, 1.0, 0.0], 5.0),
-        ([-2.0, -1.0, 0.0], [1.0, 3.0, 0.0], 5.0),
-        ([0.0, -3.0, 0.0], [INF, 0.0, 0.0], 3.5),  # without a bound as steep as it is
-        ([0.0, -INF, 0.0], [2.0, 0.0, 0.0], 3.0),
-    ):
-        plain = evaluate(program(np.eye(3), p, lo, hi), beta).certificate
-        value = max(abs(plain.primal), abs(plain.dual))
-        if not np.isfinite(value):
-            continue
-        source = Served(np.eye(3), np.zeros((3, 3)), (0.0, share * OBJECTIVE * value / steepest / length))
-        assert evaluate(program(np.eye(3), p, lo, hi, NO_GROUPS, source), beta, INF).certificate.exact == exact
+@pytest.mark.parametrize(
+    ("p", "lo", "hi", "resolution", "steepest"),
+    [
+        ([1.0, -2.0], [-1.0, -3.0], [2.0, 1.0], INF, 5.0),  # as steep as they can be
+        ([-1.0, 0.5], [-1.0, -3.0], [2.0, 1.0], INF, 5.0),
+        ([1.0, -2.0], [-2.0, -1.0], [1.0, 3.0], INF, 5.0),
+        ([1.0, -2.0], [0.0, -3.0], [INF, 0.0], INF, 3.5),  # without a bound as steep as the variable is large
+        ([1.0, -2.0], [0.0, -INF], [2.0, 0.0], INF, 3.0),
+        ([1.0, -2.0], [-1.0, -3.0], [2.0, 1.0], 0.1, 5.0),  # residuals 0.5 and -1: known to be above and below 0
+        ([0.25, -0.5], [-1.0, -3.0], [2.0, 1.0], 0.1, 2.0),  # -0.25 and 0.5
+        ([0.25, -0.5], [-1.0, -3.0], [2.0, 1.0], 0.3, 3.0),  # of the first the sign is not known
+    ],
+)
+def test_planted_errors__the_objectives_say_how_certain_outputs_must_be(p, lo, hi, resolution, steepest, share, exact):
+    """K = I, two support vectors 0.5 and -1: all losses together may not move the objectives by more."""
+    beta, length, third = np.array([0.5, -1.0, 0.0]), 1.5, ([*p, 0.0], [*lo, 0.0], [*hi, 0.0])
+    plain = evaluate(program(np.eye(3), *third), beta).certificate
+    value = max(abs(plain.primal), abs(plain.dual))
+    source = Served(np.eye(3), np.zeros((3, 3)), (0.0, share * OBJECTIVE * value / steepest / length))
+    assert evaluate(program(np.eye(3), *third, NO_GROUPS, source), beta, resolution).certificate.exact == exact
+
+
+@pytest.mark.parametrize(("share", "exact"), [(0.99, 0), (1.01, 2)])
+@pytest.mark.parametrize("small", [1.0, 2.0**-6])
+def test_planted_errors__residuals_of_a_group_are_about_its_multiplier(small, share, exact):
+    """Scores 1 and 2 of free variables, so b = 1.5: one loss is as steep as a lower bound, one as an upper."""
+    beta = small * np.array([0.5, -1.0, 0.0])
+    p, lo, hi = beta + np.array([1.0, 2.0, 0.0]), small * np.array([-1.0, -3.0, 0.0]), small * np.array([2.0, 4.0, 0.0])
+    groups = Groups((-0.5 * small,))
+    b, norm2 = 1.5, 1.25 * small**2
+    primal = 0.5 * norm2 + small * (0.5 * 1.0 + 0.5 * 4.0) - 0.5 * small * b
+    value = max(primal, abs(float(p @ beta) - 0.5 * norm2))
+    size = share * OBJECTIVE * value / (5.0 * small) / (1.5 * small)
+    source = Served(np.eye(3), np.zeros((3, 3)), (0.0, size))
+    assert evaluate(program(None, p, lo, hi, groups, source), beta, 0.1).certificate.exact == exact
 
 
 @pytest.mark.parametrize("promise", [(INF, INF), (INF, 0.0), (1.0, 0.0), (1.5, 0.0), (5.0, 1.0)])

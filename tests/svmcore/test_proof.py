@@ -88,6 +88,8 @@ def test_multipliers__without_a_free_one_are_the_middle_or_what_is_best():
     K, lo, hi = np.eye(3), [0] * 3, [1] * 3
     between = program(K, [1.0, 3.0, 0.5], lo, hi, Groups((1.0,)))
     np.testing.assert_array_equal(evaluate(between, np.array([0.0, 1.0, 0.0])).multipliers, [1.5])  # of 1 and 2
+    c = evaluate(between, np.array([0.0, 1.0, 0.0])).certificate  # who may grow is below who may shrink
+    assert (c.kkt_gap, c.uncertainty) == (0.0, 0.0)
     for beta, total in ((np.zeros(3), 0.0), (np.ones(3), 3.0)):  # nobody may shrink, or grow
         qp = program(K, [1.0, 3.0, 0.5], lo, hi, Groups((total,)))
         found = evaluate(qp, beta)
@@ -131,7 +133,9 @@ def test_infeasibility__is_the_worst_of_box_and_sums():
         ([0.25, 0.25, 0.25 + 2.0**-54], 2.0**-54),
     ):
         assert certify(qp, np.array(beta)).infeasibility == expected
-    assert certify(program(K, [1, 1, 1], [0] * 3, [1] * 3), np.array([0.5, 1.125, 0.0])).infeasibility == 0.125
+    box = program(K, [1, 1, 1], [0] * 3, [1] * 3)
+    assert certify(box, np.array([0.5, 1.125, 0.0])).infeasibility == 0.125
+    assert certify(box, np.array([0.5, 0.25, 0.75])).infeasibility == 0.0
 
 
 def test_infeasibility__a_sum_is_judged_to_the_last_bit():
