@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pipeline.storage.base import DRAFTS, Store
+from pipeline.storage.base import DRAFTS, Store, drafting
 from pipeline.storage.bucket import Bucket
 from pipeline.storage.files import remove_empty
-from pipeline.storage.leases import STALE_SECONDS, owned_folder
+from pipeline.storage.leases import STALE_SECONDS
 from pipeline.storage.mirror import Mirror, staging
 from svmcore.errors import InputError
 
@@ -69,7 +69,7 @@ class ObjectStore(Store):
     def draft(self) -> Iterator[Path]:
         """A folder of the staging folder; at the end all finished parts have reached the store."""
         try:
-            with owned_folder(self.cache / DRAFTS) as folder:
+            with drafting(self.cache, self.cache / DRAFTS) as folder:
                 yield folder
                 self._mirror.settle()
         finally:
@@ -110,6 +110,8 @@ class ObjectStore(Store):
     # ---- finished parts of the cache
     def sync(self, names: Iterable[str]) -> None:
         """Pull what another machine finished and this one has not; push what only this one has."""
+        names = [*names]
+        super().sync(names)
         self._mirror.sync(names)
 
     def push(self, name: str) -> None:
