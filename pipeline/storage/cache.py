@@ -100,7 +100,7 @@ def evict(root: Path, limit_bytes: int) -> int:
     An entry leaves by one rename before it is deleted, so nobody finds half of it. What is in use stays, whatever it
     takes.
     """
-    for folder in (EVICTED, LEASES):
+    for folder in (EVICTED, LEASES, *(str(path.relative_to(root)) for path in root.glob("*/.building")), "live"):
         if (root / folder).is_dir():
             sweep(root / folder)
     entries = sorted((entry.stat().st_mtime, str(entry)) for kind in KINDS for entry in (root / kind).glob("[!.]*"))

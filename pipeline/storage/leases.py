@@ -25,11 +25,13 @@ from typing import TypeVar
 import psutil
 
 __all__ = [
+    "BEATS",
     "LEASE_SECONDS",
     "STALE_SECONDS",
     "Lease",
     "LeaseLost",
     "again_if_lost",
+    "has_ended",
     "is_lost",
     "is_over",
     "owned_folder",
@@ -85,12 +87,16 @@ def owned_name(seconds: float = LEASE_SECONDS) -> str:
 
 
 def is_over(path: Path, now: float) -> bool:
-    """Whether the owner that a file or folder is named by has ended, or has been silent for too long.
+    """Whether the owner that a file or folder is named by is over: see `has_ended`.
 
     `now` is of `storage_time`. FileNotFoundError if it is not there.
     """
-    age = now - path.stat().st_mtime
-    owner = OWNER.search(path.name)
+    return has_ended(path.name, now - path.stat().st_mtime)
+
+
+def has_ended(name: str, age: float) -> bool:
+    """Whether the owner of `owned_name` has ended, or, elsewhere, been silent for `age` seconds, which is too long."""
+    owner = OWNER.search(name)
     if owner is None:
         return age > STALE_SECONDS
     if owner["boot"] == _boot():
