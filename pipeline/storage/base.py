@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.storage.cache import claim, using
-from pipeline.storage.leases import LeaseLost, owned_folder
+from pipeline.storage.leases import LeaseLost, owned_folder, told_when_lost
 
 __all__ = ["DRAFTS", "Store", "drafting"]
 
@@ -106,7 +106,8 @@ def drafting(cache: Path, drafts: Path) -> Iterator[Path]:
     """A folder in `drafts`, and a lease on what is used of `cache`: see `Store.draft`."""
     with using(cache) as lease, owned_folder(drafts) as folder:
         try:
-            yield folder
+            with told_when_lost(folder):
+                yield folder
         except Exception as error:
             with contextlib.suppress(OSError):
                 lease.renew()

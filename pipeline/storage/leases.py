@@ -40,10 +40,12 @@ __all__ = [
     "remove_folder",
     "storage_time",
     "sweep",
+    "told_when_lost",
 ]
 
 
 LEASE_SECONDS = 600.0  # how long an owner on another host may be silent
+ATTEMPTS = 5
 BEATS = 6  # renewals in that time
 STALE_SECONDS = 24 * 3600  # what names no owner, or one of an older version, goes by age
 GONE = ".gone-"
@@ -180,25 +182,18 @@ def is_lost(path: Path) -> bool:
 def again_if_lost(work: Callable[[], Result]) -> Result:
     """Do `work`, and again after this process slept so long that others removed what was its own.
 
-    All that was finished is found again.
+    All that was finished is found again. After ATTEMPTS times the error stays.
     """
-    while True:
-        try:
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(LeaseLost):
             return work()
-        except LeaseLost:
-            continue
+    return work()
 
 
 # ---- folders
 @contextlib.contextmanager
 def owned_folder(parent: Path, seconds: float = LEASE_SECONDS) -> Iterator[Path]:
-    """Make a folder in `parent` that ends with the block; those of dead owners are swept first.
-
-    Raises
-    ------
-    LeaseLost
-        In place of any error of the block, where the folder was taken away meanwhile.
-    """
+    """Make a folder in `parent` that ends with the block; those of dead owners are swept first."""
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent)
     folder = parent / owned_name(seconds)
@@ -206,13 +201,20 @@ def owned_folder(parent: Path, seconds: float = LEASE_SECONDS) -> Iterator[Path]
     lease = Lease(folder, seconds)
     try:
         yield folder
-    except Exception as error:
-        if _held.get(folder) is lease and lease.is_lost:
-            raise LeaseLost(f"{folder} was taken for that of a dead process; run the command again") from error
-        raise
     finally:
         lease.release()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def told_when_lost(folder: Path) -> Iterator[None]:
+    """Raise LeaseLost in place of any error of the block, if the folder of `owned_folder` was taken away meanwhile."""
+    try:
+        yield
+    except Exception as error:
+        if is_lost(folder):
+            raise LeaseLost(f"{folder} was taken for that of a dead process; run the command again") from error
+        raise
 
 
 def release(folder: Path) -> None:

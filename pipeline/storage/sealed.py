@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pipeline.storage.files import publish_folder, remove_empty, sha256_of_json, write_json
-from pipeline.storage.leases import owned_folder, release, remove_folder
+from pipeline.storage.leases import owned_folder, release, remove_folder, told_when_lost
 from svmcore.errors import InputError
 
 __all__ = ["ArrayWriter", "Damaged", "Sealed", "building", "seal"]
@@ -117,7 +117,8 @@ def building(target: Path, replace: bool = False) -> Iterator[Path]:
             folder = stack.enter_context(owned_folder(drafts))
         except OSError as error:
             raise InputError(f"{target.parent}: cannot be written ({error.strerror}); choose another store") from None
-        yield folder
+        with told_when_lost(folder):
+            yield folder
         release(folder)
         if replace:
             remove_folder(target, drafts)

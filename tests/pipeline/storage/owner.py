@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.storage.cache import claim, evict, using
 from pipeline.storage.files import writing
-from pipeline.storage.leases import LeaseLost, owned_folder
+from pipeline.storage.leases import LeaseLost, owned_folder, told_when_lost
 from pipeline.storage.runs import open_store
 
 
@@ -57,7 +57,7 @@ KINDS = {"folder": owned_folder, "cache": cache, "draft": draft, "removing": rem
 
 def main(what, folder, seconds="600"):
     try:
-        with KINDS[what](Path(folder), float(seconds)) as owned:
+        with KINDS[what](Path(folder), float(seconds)) as owned, told_when_lost(owned):
             say(owned)
             sys.stdin.readline()
             (owned / "more").write_text("") if what == "folder" else None

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.storage.cache import claim, evict, using
 from pipeline.storage.files import write_atomic
-from pipeline.storage.leases import LeaseLost, again_if_lost, owned_folder, owned_name, sweep
+from pipeline.storage.leases import LeaseLost, again_if_lost, owned_folder, owned_name, sweep, told_when_lost
 from pipeline.storage.runs import open_store
 
 OWNER = Path(__file__).with_name("owner.py")
@@ -173,9 +173,11 @@ def test_draft__that_was_taken_away_is_written_anew(tmp_path):
 
 
 def test_folder__errors_of_work_that_lost_nothing_stay_what_they_are(tmp_path):
-    with pytest.raises(ZeroDivisionError), owned_folder(tmp_path):
+    with pytest.raises(ZeroDivisionError), owned_folder(tmp_path) as folder, told_when_lost(folder):
         _ = 1 / 0
-    with pytest.raises(LeaseLost) as caught, owned_folder(tmp_path) as folder:
+    with pytest.raises(ZeroDivisionError), owned_folder(tmp_path) as folder:
+        _ = folder.rmdir() or 1 / 0  # its own doing
+    with pytest.raises(LeaseLost) as caught, owned_folder(tmp_path) as folder, told_when_lost(folder):
         os.listdir(folder.rename(tmp_path / "taken").with_name(folder.name))
     assert isinstance(caught.value.__cause__, FileNotFoundError)
 
