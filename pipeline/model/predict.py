@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import json
 import sys
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +19,7 @@ from pipeline.config.schema import Data
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows.labels import LabelCodes
 from pipeline.rows.sources.open import format_of, open_source
-from pipeline.storage.files import check_writable
+from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
 from svmcore.multiclass import vote
 
@@ -125,20 +124,8 @@ def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
 
 
 @contextlib.contextmanager
-def _whole(output: str | Path) -> Iterator[Path]:
-    """A hidden file beside the output that takes its name when all is written."""
-    target = Path(output)
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        yield partial
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
 def _json(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
-    with _whole(output) as partial, _collect(stored, None) as sink:
+    with writing(Path(output)) as partial, _collect(stored, None) as sink:
         yield sink
         partial.write_text(json.dumps({"classes": stored.classes} | sink.collected), encoding="utf-8")
         sink.collected = {}
@@ -146,7 +133,7 @@ def _json(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
 
 @contextlib.contextmanager
 def _csv(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
-    with _whole(output) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with writing(Path(output)) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         yield _CsvSink(file, stored)
 
 
@@ -183,7 +170,7 @@ def _parquet(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
             columns = [labels.take(pa.array(part.codes)), *(pa.array(column) for column in part.decision.T)]
             file.write_table(pa.table(columns, schema=schema))
 
-    with _whole(output) as partial, parquet.ParquetWriter(partial, schema) as file:
+    with writing(Path(output)) as partial, parquet.ParquetWriter(partial, schema) as file:
         yield ParquetSink()
 
 

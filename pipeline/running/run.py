@@ -14,6 +14,7 @@ from pipeline.running.publish import publish
 from pipeline.running.session import Session, check_inputs, open_session
 from pipeline.running.stages import Step, ingest, kernel, score, solve
 from pipeline.storage.cache import evict
+from pipeline.storage.leases import again_if_lost
 
 __all__ = ["execute", "run", "train"]
 
@@ -44,9 +45,13 @@ def execute(
 ) -> dict[str, Any]:
     """Run a checked experiment; on an error nothing of it is listed, and no empty folder stays behind."""
     opened = check_inputs(exp, store)
-    try:
+
+    def once() -> dict[str, Any]:
         with open_session(exp, opened, progress, clock) as session:
-            record = train(session, step)
+            return train(session, step)
+
+    try:
+        record = again_if_lost(once)
         evict(opened.cache, exp.cache.disk)
         return record
     finally:

@@ -1,8 +1,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -139,25 +137,6 @@ def test_store__an_unfinished_run_is_not_listed_and_goes(tmp_path):
         assert store.runs() == []
     store.tidy()
     assert not (tmp_path / "runs").exists()
-
-
-def test_store__sweeps_drafts_of_dead_processes_only(tmp_path):
-    store = open_store(tmp_path)
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    with store.draft() as mine:
-        host = mine.name.rsplit("-", 2)[0]
-        stale = mine.with_name(f"{host}-{dead.pid}-0")
-        foreign = mine.with_name(f"elsewhere-{dead.pid}-0")
-        for folder in (stale, foreign):
-            folder.mkdir()
-        with store.draft():
-            assert not stale.exists()
-            assert foreign.exists()
-            assert mine.exists()
-        os.utime(foreign, (0, 0))
-        with store.draft():
-            assert not foreign.exists()
 
 
 def test_store__under_a_plain_file_is_refused_and_creates_nothing(tmp_path):
