@@ -119,6 +119,9 @@ def predict(
     else:
         accuracy = record["accuracy"]
         _tell(f"{record['n']:,} rows" + ("" if accuracy is None else f", accuracy {accuracy:.4f}"))
+    if record["unknown_labels"]:
+        shown = ", ".join(map(repr, record["unknown_labels"][:10]))
+        _tell(f"{record['n_unknown']:,} rows with labels that the training data has not ({shown}) are left out of it")
 
 
 @app.command()
@@ -141,7 +144,9 @@ def runs(store: StoreUrl = None, json_: Json = False) -> None:
     """What ran, best first."""
     from pipeline.storage.runs import open_store
 
-    _print({"runs": open_store(store or "runs", write=False).runs()}, json_, _table)
+    here = store or "runs"
+    nothing_yet = store is None and not Path(here).exists()
+    _print({"runs": [] if nothing_yet else open_store(here, write=False).runs()}, json_, _table)
 
 
 @app.command()

@@ -83,11 +83,19 @@ class StoredModel:
 
     def decision_function(self, X: Any) -> Any:
         """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]."""
-        return self.model.decision_function(self.scaling.apply(X))
+        return self.model.decision_function(self.scaling.apply(_rows(X)))
 
     def predict(self, X: Any) -> Any:
         """Labels (n,) of raw rows, with the types they had in the data."""
-        return self.model.predict(self.scaling.apply(X))
+        return self.model.predict(self.scaling.apply(_rows(X)))
+
+
+def _rows(X: Any) -> Any:
+    """Rows as an array: a matrix, a frame or a list of lists; one row alone is refused, as scikit-learn does."""
+    rows = X if hasattr(X, "tocsr") else np.asarray(X)
+    if rows.ndim != 2:
+        raise InputError(f"X has shape {rows.shape}; rows and features, (n, p), are needed: give [row] for one row")
+    return rows
 
 
 def save_model(
