@@ -19,6 +19,7 @@ from pipeline.storage.base import Store
 from pipeline.storage.copies import address_of, fetched
 from pipeline.storage.files import sha256_of_json, write_atomic
 from pipeline.storage.local import LocalStore
+from pipeline.storage.private import is_own, mark_of
 from pipeline.storage.runs import open_store, run_id
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
@@ -30,7 +31,9 @@ __all__ = [
     "LocalStore",
     "Store",
     "StoredModel",
+    "check_own_config",
     "check_parts",
+    "is_own_model",
     "load_model",
     "model_folder",
     "open_store",
@@ -39,8 +42,11 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 2  # 2: signed programs; certificates with their uncertainty
+FORMAT = 3  # 2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself
 MANIFEST = "manifest.json"
+OWNER = "owner"  # this account's mark on the manifest
+SIGNATURE = "model.sig"
+BESIDE = (MANIFEST, OWNER, SIGNATURE)  # what is about the parts, and is none
 ROWS_BYTES = 32 << 20
 
 
@@ -125,12 +131,33 @@ def save_model(
             "sparse": not isinstance(model.support_vectors, np.ndarray),
         }
     )
-    return _write_manifest(Path(path))
+    manifest = _write_manifest(Path(path))
+    if mark := mark_of(_digest(Path(path) / MANIFEST)):
+        write_atomic(Path(path) / OWNER, mark.encode())
+    return manifest
+
+
+def is_own_model(folder: Path) -> bool:
+    """Whether this account wrote the model: its mark holds for the manifest, and so for every part."""
+    try:
+        return is_own(_digest(folder / MANIFEST), (folder / OWNER).read_text(encoding="ascii", errors="replace")[:128])
+    except OSError:
+        return False
 
 
 def _plain(values: Any) -> list[Any]:
     """JSON values of an array or a list of labels."""
     return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def check_own_config(config: str | Path) -> None:
+    """Refuse the config in the folder of a run that this account did not write: it may name any file or address."""
+    folder = Path(config).expanduser().absolute().parent
+    if (folder / "metrics.json").is_file() and not is_own_model(folder / "model.zarr"):
+        raise InputError(
+            f"{config}: lies in a run that this account did not write, so what it names is not opened; "
+            "copy it to a file of your own, or give --trust"
+        )
 
 
 def _rows_as_arrays(rows: Any) -> dict[str, Any]:
@@ -153,14 +180,22 @@ def _write_array(group: Any, name: str, values: Any) -> None:
 
 def _write_manifest(folder: Path) -> dict[str, Any]:
     parts = {part: _digest(folder / part) for part in _parts(folder)}
-    manifest = {"format": FORMAT, "parts": parts, "self": sha256_of_json(parts)}
+    manifest: dict[str, Any] = {"format": FORMAT, "parts": parts}
+    manifest["self"] = _self_digest(manifest)
     write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
     return manifest
 
 
+def _self_digest(manifest: Mapping[str, Any]) -> str:
+    """Sha256 of all that a manifest says but this; before format 3, of its list of parts."""
+    if manifest["format"] < 3:
+        return sha256_of_json(manifest["parts"])
+    return sha256_of_json({key: value for key, value in manifest.items() if key != "self"})
+
+
 def _parts(folder: Path) -> list[str]:
-    files = (file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    return sorted(file.relative_to(folder).as_posix() for file in files)
+    names = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return sorted(name for name in names if name not in BESIDE)
 
 
 def _digest(file: Path) -> str:
@@ -196,7 +231,7 @@ def check_parts(folder: Path) -> None:
     """Compare every part with the manifest; InputError naming the first that differs, is missing or was added."""
     manifest = _read_manifest(folder)
     parts = manifest["parts"]
-    if manifest.get("self") != sha256_of_json(parts):
+    if manifest.get("self") != _self_digest(manifest):
         raise ChangedPart(folder, MANIFEST, "was changed")
     here = set(_parts(folder))
     for part in sorted(here | set(parts)):

@@ -142,7 +142,9 @@ def test_outputs__in_a_folder_that_takes_no_file_are_refused(config, capsys, row
 
 def test_run__a_cluster_that_does_not_answer_is_refused_within_15_seconds(config, capsys, tmp_path):
     started = time.monotonic()
-    line = refused(config(extra=["--set", "cluster={kind: address, address: 'tcp://127.0.0.1:9'}"]), capsys)
+    line = refused(
+        config(extra=["--set", "cluster={kind: address, address: 'tcp://127.0.0.1:9', insecure: true}"]), capsys
+    )
     assert "tcp://127.0.0.1:9" in line
     assert time.monotonic() - started < 15
     assert not (tmp_path / "runs").exists()
