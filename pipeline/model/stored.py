@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from pipeline.config.values import expand, is_url
 from pipeline.rows.scaling import Scaling
+from pipeline.rows.sources.streams import check_expansion
 from pipeline.storage.base import Store
 from pipeline.storage.copies import address_of, fetched
 from pipeline.storage.files import sha256_of_json, write_atomic
@@ -274,7 +276,7 @@ def load_model(path: str | Path) -> StoredModel:
     check_parts(folder)
     group = zarr.open_group(str(folder), mode="r", zarr_format=3)
     metadata = dict(group.attrs)
-    read = functools.partial(_read_array, group)
+    read = functools.partial(_read_array, folder, group)
     model = Model(
         kernel=Kernel.create(metadata["kernel"]),
         support_vectors=_rows_from_arrays(read, metadata),
@@ -287,8 +289,13 @@ def load_model(path: str | Path) -> StoredModel:
     return StoredModel(model, scaling, metadata, read("support"), address_of(folder))
 
 
-def _read_array(group: Any, name: str) -> Any:
-    return group[name][...]
+def _read_array(folder: Path, group: Any, name: str) -> Any:
+    """An array of the model, unless its shape or chunks promise far more than is stored: hashes do not tell."""
+    array = group[name]
+    stored = sum(file.stat().st_size for file in (folder / name).rglob("*") if file.is_file())
+    largest = max(math.prod(array.shape), math.prod(array.chunks) if 0 not in array.shape else 0)
+    check_expansion(str(folder), f"the array {name!r} of shape {array.shape}", largest * array.dtype.itemsize, stored)
+    return array[...]
 
 
 def _rows_from_arrays(read: Any, metadata: Mapping[str, Any]) -> Any:

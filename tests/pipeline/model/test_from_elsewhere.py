@@ -161,3 +161,15 @@ def test_private_folder__a_link_is_refused_and_a_wide_mode_is_narrowed(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path / "wide")
     with pytest.raises(InputError, match="no folder of this user"):
         private_folder(tmp_path / "link")
+
+
+@pytest.mark.parametrize("name", ["coef", "bias", "support_vectors"])
+def test_load__an_array_that_promises_more_than_there_is(rows_run, tmp_path, name):
+    copy = Path(shutil.copytree(rows_run["model"], tmp_path / "model.zarr"))
+    meta = copy / name / "zarr.json"
+    facts = json.loads(meta.read_text())
+    facts["shape"] = [10**12, *facts["shape"][1:]]
+    meta.write_text(json.dumps(facts))
+    _write_manifest(copy)
+    with pytest.raises(InputError, match="times as many"):
+        load_model(copy)
