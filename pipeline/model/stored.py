@@ -23,7 +23,7 @@ from pipeline.storage.files import sha256_of_json, write_atomic
 from pipeline.storage.local import LocalStore
 from pipeline.storage.private import is_own, mark_of
 from pipeline.storage.runs import open_store, run_id
-from svmcore.errors import InputError
+from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 
@@ -50,6 +50,7 @@ OWNER = "owner"  # this account's mark on the manifest
 SIGNATURE = "model.sig"
 BESIDE = (MANIFEST, OWNER, SIGNATURE)  # what is about the parts, and is none
 ROWS_BYTES = 32 << 20
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError, MemoryError)
 
 
 class ChangedPart(InputError):
@@ -270,10 +271,23 @@ def load_model(path: str | Path) -> StoredModel:
     InputError
         No model there, a part that is missing or was changed, or a newer format; nothing of it is executed.
     """
-    import zarr
-
     folder = model_folder(path)
     check_parts(folder)
+    try:
+        return _opened(folder)
+    except UNREADABLE as error:  # hashes that fit say nothing of who hashed
+        if isinstance(error, SVMError):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"model {address_of(folder)}: its hashes fit, but it is no model ({type(error).__name__}: {reason}); "
+            "restore it or train again"
+        ) from None
+
+
+def _opened(folder: Path) -> StoredModel:
+    import zarr
+
     group = zarr.open_group(str(folder), mode="r", zarr_format=3)
     metadata = dict(group.attrs)
     read = functools.partial(_read_array, folder, group)
@@ -286,7 +300,23 @@ def load_model(path: str | Path) -> StoredModel:
         scheme=metadata["multiclass"],
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
+    _check_shapes(model, scaling, metadata)
     return StoredModel(model, scaling, metadata, read("support"), address_of(folder))
+
+
+def _check_shapes(model: Model, scaling: Scaling, metadata: Mapping[str, Any]) -> None:
+    """Refuse parts that do not belong together: coefficients (k, m), rows (m, p), biases (k,), scaling (p,)."""
+    k, m = model.coef.shape
+    p = model.support_vectors.shape[1]
+    found = {
+        "support_vectors": (model.support_vectors.shape, (m, p)),
+        "bias": (model.bias.shape, (k,)),
+        "shift": (scaling.shift.shape, (p,)),
+        "factor": (scaling.factor.shape, (p,)),
+    }
+    for name, (given, needed) in found.items():
+        if given != needed:
+            raise InputError(f"{name} has the shape {given}, and {needed} belongs to coefficients of {(k, m)}")
 
 
 def _read_array(folder: Path, group: Any, name: str) -> Any:
