@@ -8,14 +8,13 @@ Platt (1999), Probabilistic outputs for support vector machines; Lin, Lin, Weng 
 outputs, algorithm 1; Wu, Lin, Weng (2004), Probability estimates by pairwise coupling, JMLR 5, eq. 16-21.
 """
 
-import dataclasses
-
 import numpy as np
 
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
+from svmcore.sources.base import Source
+from svmcore.tasks.base import Task
 
 __all__ = ["couple", "fit_sigmoid", "held_out_decisions", "sigmoid"]
 
@@ -74,39 +73,41 @@ def fit_sigmoid(decision: Floats, positive: Floats) -> tuple[float, float]:
 
 
 def held_out_decisions(
-    qp: SignedQP, inverse: Floats, weights: Floats, solver: Solver, rng: np.random.Generator
+    task: Task,
+    source: Source,
+    y: Floats,
+    C: Floats,
+    inverse: Floats,
+    weights: Floats,
+    solver: Solver,
+    rng: np.random.Generator,
 ) -> Floats:
-    """Decision values (n,) of the original rows of a classifier's program, each by a model that has not seen it.
+    """Decision values (n,) of the original rows of a classifier, each by a model that has not seen it.
 
-    Original row t is variable `inverse[t]`, with the share `weights[t]` of its box and ridge: a fold is a box. A
-    training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
+    Original row t is row `inverse[t]` of the source, with the share `weights[t]` of its C (m,): a fold is a smaller C.
+    A training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
     """
-    n = len(inverse)
+    n, m = len(inverse), len(y)
     order = rng.permutation(n)
     decision = np.empty(n)
+    whole = np.bincount(inverse, weights=weights, minlength=m)
     for fold in range(FOLDS):
         held = order[fold * n // FOLDS : (fold + 1) * n // FOLDS]
         if not len(held):
             continue
         left = np.ones(n, dtype=bool)
         left[held] = False
-        whole = np.bincount(inverse, weights=weights, minlength=qp.m)
-        part = np.bincount(inverse[left], weights=weights[left], minlength=qp.m)
-        signs = np.sign(qp.p[part > 0])
+        part = np.bincount(inverse[left], weights=weights[left], minlength=m)
+        signs = np.sign(y[part > 0])
         if len(set(signs.tolist())) < 2:
             decision[held] = signs[0] if len(signs) else 0.0
             continue
-        solution = solver.solve(_scaled(qp, part / whole), monitor=Monitor(warn=False))
-        decision[held] = solution.decision[inverse[held]]
+        with np.errstate(invalid="ignore"):  # an infinite C times 0
+            costs = np.where(part > 0, C * (part / whole), 0.0)
+        qp = task.nearest(y, costs).program(source, y, costs)
+        solution = solver.solve(qp, monitor=Monitor(warn=False))
+        decision[held] = solution.decision[inverse[held]] / task.answer(qp, solution).scale
     return decision
-
-
-def _scaled(qp: SignedQP, share: Floats) -> SignedQP:
-    """The program with C_i times share_i (m,): hinge boxes shrink, the ridge of the squared hinge grows."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        lo, hi = (np.where(share > 0, np.where(np.isinf(end), end, end * share), 0.0) for end in (qp.lo, qp.hi))
-        ridge = np.where(share > 0, qp.ridge / share, 0.0)
-    return dataclasses.replace(qp, lo=lo, hi=hi, ridge=ridge)
 
 
 def couple(pairwise: Floats, n_classes: int) -> Floats:

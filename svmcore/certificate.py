@@ -74,9 +74,12 @@ class Certificate:
         return self.kkt_gap + self.uncertainty <= SLACK * tol and not self.is_wide(tol)
 
     def is_wide(self, tol: float) -> bool:
-        """Whether rounding leaves more doubt than a proof may have: float64 cannot tell."""
+        """Whether rounding leaves more doubt than a proof may have: float64 cannot tell.
+
+        Of objectives that cannot be told from 0 no digit can be known.
+        """
         scale = max(abs(self.primal), abs(self.dual))
-        return not (self.uncertainty <= SHARE * tol and self.bar <= BAR * scale)
+        return not (self.uncertainty <= SHARE * tol and (self.bar <= BAR * scale or scale <= self.bar))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -114,16 +117,17 @@ def evaluate(qp: SignedQP, beta: Floats, resolution: float = 0.0) -> Evaluation:
     outputs.sharpen(resolution)
     outputs.doubt_sums()
     score = outputs.scores
-    found = [_group(qp, beta, outputs, score, g) for g in range(len(qp.groups.sums))]
+    groups = range(len(qp.groups.sums))
+    best = np.array([best_multiplier(qp, outputs.values, g) for g in groups])
+    multipliers = np.array([_multiplier(qp, beta, score, g) for g in groups])
     gap, uncertainty = _gap(qp, beta, outputs, score)
     norm2 = float(outputs.coef @ outputs.values)
     dual = _dual(qp, beta, norm2)
-    best = np.array([multiplier for _, multiplier in found])
     primal = primal_at(qp, outputs.values, norm2, best)
     certificate = Certificate(
         primal, dual, gap, _infeasibility(qp, beta), _relative_gap(qp, primal, dual), uncertainty, *outputs.bars(best)
     )
-    multipliers = np.array([multiplier for multiplier, _ in found])
+    multipliers = np.where(np.isnan(multipliers), best, multipliers)
     return Evaluation(certificate, outputs.values, score, multipliers, norm2)
 
 
@@ -183,18 +187,18 @@ class _Outputs:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
         if self._direct:
             return
-        resolution = min(resolution, self._resolution_of_losses)
         if self.exact is None:
-            if self._is_coarse(resolution):
+            if self._is_coarse(self._resolution(resolution)):
                 self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
             return
         coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
         self._sharpen(
-            resolution,
+            self._resolution(resolution),
             lambda: self.exact.symmetric_product(self.support, coef),
             lambda rows: self.exact.product(rows, self.support, coef),
             lambda rows, values: unit[rows],
         )
+        resolution = self._resolution(resolution)
         if self.exact.can_refine(len(self.support)) and self._is_coarse(resolution):
             finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
             self._sharpen(resolution, functools.partial(finest, self.support), finest, self._finest_bound)
@@ -208,14 +212,15 @@ class _Outputs:
     def _finest_bound(self, rows: Floats, values: Floats) -> Floats:
         return self._finest_errors(values)[rows]
 
-    @functools.cached_property
-    def _resolution_of_losses(self) -> float:
-        """How uncertain all outputs may be before the primal is: a loss is as steep as its box, or as its beta."""
-        qp = self.qp
-        steepest = np.maximum(np.abs(qp.lo), np.abs(qp.hi))
-        total = float(np.where(np.isfinite(steepest), steepest, np.abs(self.beta)).sum())
-        value = abs(_dual(qp, self.beta, float(self.coef @ self.values)))
-        return OBJECTIVE * value / total if total > 0.0 else np.inf
+    def _resolution(self, of_gap: float) -> float:
+        """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
+        qp, score, norm2 = self.qp, self.scores, float(self.coef @ self.values)
+        multipliers = np.array([_multiplier(qp, self.beta, score, g) for g in range(len(qp.groups.sums))])
+        value = max(abs(_dual(qp, self.beta, norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
+        residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
+        slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
+        total = float(np.where(np.isfinite(slopes), slopes, np.abs(self.beta)).sum())
+        return min(of_gap, OBJECTIVE * value / total) if total > 0.0 and np.isfinite(value) else of_gap
 
     def _is_coarse(self, resolution: float) -> bool:
         """Whether a row of the support, or one that could decide, is less certain than it should be."""
@@ -263,7 +268,9 @@ class _Outputs:
         error = qp.at_variables(self.errors)
         slope = np.abs(_steepest(qp, residual, error))
         finite = np.isfinite(slope)
-        return norm2 + float(slope[finite] @ error[finite]), int(self.exact_rows.sum())
+        losses = float(slope[finite] @ np.abs(residual[finite]))
+        sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
+        return norm2 + float(slope[finite] @ error[finite]) + sums, int(self.exact_rows.sum())
 
 
 def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
@@ -297,20 +304,18 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
     return gap, max(high - gap, gap - low)
 
 
-def _group(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats, g: int) -> tuple[float, float]:
-    """Multiplier of group g, and the one at which the primal is least.
+def _multiplier(qp: SignedQP, beta: Floats, score: Floats, g: int) -> float:
+    """Multiplier of group g: the average of the scores of the free variables.
 
-    That is the average of the scores of the free variables; without any, the middle of [min, max], as LIBSVM; where
-    one of these is missing, the best.
+    Without any, the middle of [min, max], as LIBSVM; nan where one of these is missing.
     """
     at = qp.groups.members(g, qp.m)
-    best = best_multiplier(qp, outputs.values, g)
     part, grows, shrinks = score[at], beta[at] < qp.hi[at], beta[at] > qp.lo[at]
     free = part[grows & shrinks]
     if len(free):
-        return float(free.mean()), best
+        return float(free.mean())
     m, low = float(part[grows].max(initial=-np.inf)), float(part[shrinks].min(initial=np.inf))
-    return (0.5 * (m + low) if m > -np.inf and low < np.inf else best), best
+    return 0.5 * (m + low) if m > -np.inf and low < np.inf else np.nan
 
 
 def _dual(qp: SignedQP, beta: Floats, norm2: float) -> float:

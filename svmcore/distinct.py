@@ -1,4 +1,4 @@
-"""The distinct rows of a training set: identical (x, label) rows are one variable, whose weight is the sum of theirs.
+"""The distinct rows of a training set: identical (x, label or targets) rows are one, whose weight is the sum of theirs.
 
 They come in an order that depends on content alone, so a weight of two gives the same bits as the row twice, in any
 order of the rows. Rows with a weight of 0 or less are left out, as LIBSVM does.
@@ -44,13 +44,8 @@ def distinct_rows(kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None
     kept = np.flatnonzero(weights > 0)
     whole = len(kept) == len(codes)
     codes, weights = codes[kept], weights[kept]
-    if len(np.unique(codes)) < 2:
-        least = (
-            "all samples with positive weights belong to the same class"
-            if len(kept)
-            else ("all samples have zero or negative weights")
-        )
-        raise InvalidProblem(f"Invalid input - {least}.")
+    if not len(kept):
+        raise InvalidProblem("Invalid input - all samples have zero or negative weights.")
     precomputed = isinstance(kernel, Precomputed)
     if not whole:
         X = X[np.ix_(kept, kept)] if precomputed else X[kept]

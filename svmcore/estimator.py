@@ -1,5 +1,7 @@
 """The users' address of the estimators."""
 
-from svmcore.adapters.svc import SVC
+from svmcore.adapters.classifiers import SVC, NuSVC
+from svmcore.adapters.one_class import OneClassSVM
+from svmcore.adapters.regressors import SVR, NuSVR
 
-__all__ = ["SVC"]
+__all__ = ["SVC", "SVR", "NuSVC", "NuSVR", "OneClassSVM"]

@@ -14,6 +14,7 @@ from svmcore.kernels.base import Kernel
 from svmcore.multiclass import vote
 from svmcore.points import Floats, Points, Rows
 from svmcore.solution import Solution
+from svmcore.tasks.base import Answers, Task
 
 __all__ = ["Model", "assemble"]
 
@@ -36,9 +37,11 @@ class Model:
     bias
         (k,) float64, added.
     classes
-        (n_classes,) labels as they came.
+        (n_classes,) labels as they came; none of a regression and of a one-class model.
     scheme
         "ovr" or "ovo"; two classes are one problem with classes[1] positive.
+    machine
+        Name of the task that it was trained for.
     """
 
     kernel: Kernel
@@ -47,6 +50,12 @@ class Model:
     bias: Floats
     classes: Floats
     scheme: str = "ovr"
+    machine: str = "svc"
+
+    @property
+    def answers(self) -> Answers:
+        """What it tells: "labels", "values" or "novelty"."""
+        return Task.named(self.machine).answers
 
     @cached_property
     def _points(self) -> Points:
@@ -76,8 +85,13 @@ class Model:
         return out
 
     def predict(self, X: Rows) -> Floats:
-        """Labels (n,) of rows `X` (n, p)."""
-        return self.classes[vote(self.decision_function(X), len(self.classes), self.scheme)]
+        """Labels (n,) of rows `X` (n, p); of a regression values (n,) or (n, k); of one class 1 inside, -1 outside."""
+        decision = self.decision_function(X)
+        if self.answers == "values":
+            return decision if len(self.bias) > 1 else decision[:, 0]
+        if self.answers == "novelty":
+            return np.where(decision[:, 0] >= 0, 1, -1)
+        return self.classes[vote(decision, len(self.classes), self.scheme)]
 
     @property
     def weights(self) -> Floats | None:

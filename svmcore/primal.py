@@ -42,13 +42,17 @@ def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) 
 
 def _hard_scale(qp: SignedQP, f: Floats) -> float:
     """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
-    hard = qp.unbounded
-    if not hard.any():
+    hard = qp.ridge == 0
+    up, down = hard & np.isinf(qp.hi), hard & np.isinf(qp.lo)
+    if not (up.any() or down.any()):
         return 1.0
-    sign = np.where(np.isinf(qp.hi[hard]), 1.0, -1.0)
-    margin, needed = sign * f[hard], sign * qp.p[hard]
-    wrong = (margin <= 0) & (needed > 0)
-    return np.inf if wrong.any() else float((needed / np.maximum(margin, 1e-300)).max())
+    margin = np.concatenate([f[up], -f[down]])
+    needed = np.concatenate([qp.p[up], -qp.p[down]])
+    ahead, behind = margin > 0, margin < 0
+    least = float((needed[ahead] / margin[ahead]).max(initial=0.0))
+    most = float((needed[behind] / margin[behind]).min(initial=np.inf))
+    wrong = bool((needed[margin == 0] > 0).any())
+    return np.inf if wrong or least > most else least
 
 
 def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:

@@ -160,14 +160,25 @@ class SignedQP:
     def feasible(self, beta: Floats | None) -> Floats:
         """The `beta` (m,) clipped to the box, its sums repaired; without one, a point of the box with the right sums.
 
-        A sum is repaired by moving all variables in proportion to the room that they have.
+        A sum is repaired by moving all variables in proportion to the room that they have. From nothing the first ones
+        are put on their bounds: as few columns of K as possible are needed, and few variables have to find one.
         """
-        beta = np.zeros(self.m) if beta is None else np.asarray(beta, dtype=np.float64)
-        beta = np.clip(beta, self.lo, self.hi)
+        given = np.zeros(self.m) if beta is None else np.asarray(beta, dtype=np.float64)
+        found = np.clip(given, self.lo, self.hi)
         for g, total in enumerate(self.groups.sums):
             at = self.groups.members(g, self.m)
-            self._repair(beta, at, total)
-        return beta
+            if beta is None:
+                self._fill(found, at, total)
+            self._repair(found, at, total)
+        return found
+
+    def _fill(self, beta: Floats, at: Floats | slice, total: float) -> None:
+        part = beta[at]
+        missing = total - float(part.sum())
+        room = self.hi[at] - part if missing > 0 else self.lo[at] - part
+        if missing != 0.0 and np.isfinite(room).all():
+            before = np.cumsum(room) - room
+            beta[at] = part + np.sign(missing) * np.clip(np.abs(missing) - np.abs(before), 0.0, np.abs(room))
 
     def _repair(self, beta: Floats, at: Floats | slice, total: float) -> None:
         part, lo, hi = beta[at], self.lo[at], self.hi[at]

@@ -34,6 +34,8 @@ class Solution:
         ||w||^2.
     history
         Progress of the solve: (seconds, n_iter, kkt_gap).
+    multipliers
+        (k,) of the groups; `bias` is their mean.
     """
 
     beta: Floats
@@ -45,6 +47,7 @@ class Solution:
     score: Floats
     norm2: float
     history: tuple[Progress, ...] = ()
+    multipliers: Floats = dataclasses.field(default_factory=lambda: np.empty(0))
 
     @property
     def alpha(self) -> Floats:

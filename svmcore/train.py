@@ -1,38 +1,36 @@
-r"""All binary problems of one training set, in memory: merge identical rows, choose a plan, solve, split beta back.
+r"""All programs of one training set, in memory: merge identical rows, choose a plan, solve, split beta back.
 
-With sample weights s_i and class weights c_k the program has C_i = C c_{k(i)} s_i. Rows with s_i <= 0 are left out, as
-LIBSVM does. Identical (x, label) rows are one variable whose weight is the sum of theirs; they come in an order that
-depends on content alone, so a weight of two gives the same bits as the row twice, in any order of the rows.
+With sample weights s_i and class weights c_k a program has C_i = C c_{k(i)} s_i. Rows with s_i <= 0 are left out, as
+LIBSVM does. Identical (x, label or targets) rows share their variables, whose weight is the sum of theirs; they come in
+an order that depends on content alone, so a weight of two gives the same bits as the row twice, in any order of rows.
 """
 
 import dataclasses
-import functools
-import time
-from collections.abc import Callable
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from svmcore._platt import fit_sigmoid, held_out_decisions
 from svmcore._threads import n_threads, one_blas_thread
-from svmcore.distinct import Distinct, distinct_rows, shared
+from svmcore.control import Control
+from svmcore.copies import Copies
+from svmcore.distinct import Distinct, distinct_rows
 from svmcore.errors import InvalidProblem
 from svmcore.kernels import Precomputed
-from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
-from svmcore.losses import Hinge, Loss
 from svmcore.model import Model
-from svmcore.monitor import Monitor, Progress
 from svmcore.multiclass import Target, targets
 from svmcore.plan import Plan, choose_plan
 from svmcore.points import Floats, Rows
-from svmcore.qp import Bias, SignedQP
-from svmcore.solution import Solution, Status
+from svmcore.qp import SignedQP
+from svmcore.recipe import Recipe
+from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.squares import give_back
-from svmcore.tasks import SVC
+from svmcore.tasks import Answer, Task
 
 __all__ = ["Control", "Recipe", "Training", "train"]
 
@@ -40,59 +38,7 @@ EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """What to solve and with what, apart from the data.
-
-    Parameters
-    ----------
-    kernel, C, loss, solver
-        As in `svmcore.tasks.SVC` and `Solver`; `kernel` may still hold `gamma: scale`.
-    class_weight
-        (n_classes,) factors of C; None for ones.
-    scheme
-        "ovo" or "ovr".
-    cache_bytes
-        Budget of K, or of its columns.
-    n_jobs
-        Problems solved at once, on threads; None for all cores.
-    seed
-        Of the folds that a sigmoid is fitted on; None for no sigmoids.
-    """
-
-    kernel: Kernel
-    C: float = 1.0
-    loss: Loss = dataclasses.field(default_factory=Hinge)
-    solver: Solver = dataclasses.field(default_factory=SMO)
-    class_weight: Floats | None = None
-    scheme: str = "ovo"
-    cache_bytes: int = 200 << 20
-    n_jobs: int | None = None
-    seed: int | None = None
-
-
-@dataclasses.dataclass
-class Control:
-    """Time limit over all problems (seconds), stop flag, `report(k, Progress)` and, at its end, `done(k, Solution)`."""
-
-    time_limit: float | None = None
-    stop: Callable[[], bool] | None = None
-    report: Callable[[int, Progress], None] | None = None
-    done: Callable[[int, Solution], None] | None = None
-    _started: float = dataclasses.field(default_factory=time.perf_counter)
-
-    def monitor(self, k: int) -> Monitor:
-        """Monitor of problem `k`, with what is left of the time; it leaves warnings to whoever trains all problems."""
-        left = None if self.time_limit is None else self.time_limit - (time.perf_counter() - self._started)
-        report = None if self.report is None else lambda progress: self.report(k, progress)  # type: ignore[misc]
-        return Monitor(time_limit=left, stop=self.stop, report=report, warn=False)
-
-    def stops(self) -> bool:
-        """Whether work that precedes the solver should end."""
-        late = self.time_limit is not None and time.perf_counter() - self._started > self.time_limit
-        return late or (self.stop is not None and self.stop())
+SAME = 1e-12  # relative: a variable of a warm start this near to its bound was at it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,12 +49,12 @@ class Training:
     ----------
     model
         Over the distinct support vectors, kernel parameters numeric.
-    targets, solutions
-        One per binary problem; their vectors speak of the distinct rows.
+    targets, solutions, answers
+        One per program; their vectors speak of the distinct rows.
     support
         (n_sv,) original rows with a non-zero coefficient, ascending.
     coef
-        (k, n_sv) beta of those rows, split over identical ones in proportion to their weights.
+        (k, n_sv) coefficients of those rows, split over identical ones in proportion to their weights.
     vector
         (n_sv,) which support vector of `model` each of those rows is a copy of.
     sigmoids
@@ -120,6 +66,7 @@ class Training:
     model: Model
     targets: tuple[Target, ...]
     solutions: tuple[Solution, ...]
+    answers: tuple[Answer, ...]
     support: Floats
     coef: Floats
     vector: Floats
@@ -137,17 +84,18 @@ def train(
     control: Control | None = None,
     start: Floats | None = None,
 ) -> Training:
-    """Train on rows `X` (n, p) with class codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
+    """Train on rows `X` (n, p) with codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
+
+    `classes` says what the codes stand for: labels (n_classes,), or the targets (n_codes, k) of k regressions on one K.
+    The coefficients of a start are those of the programs: a model's times its scale.
 
     Raises
     ------
     InvalidProblem
-        If fewer than two classes have a row of positive weight.
+        If fewer than two classes have a row of positive weight, or a machine refuses its targets.
     """
     control = control or Control()
-    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.scheme == "ovo")
-    if len(np.unique(distinct.codes)) < len(classes):
-        raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
+    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
     variance = distinct.variance(recipe.kernel)
     if not np.isfinite(variance):
         raise InvalidProblem(
@@ -155,41 +103,83 @@ def train(
         )
     kernel = recipe.kernel.resolved(X.shape[1], variance)
     recipe = dataclasses.replace(recipe, kernel=kernel)
+    pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
-    recipe.solver.admits(recipe.loss, Bias.FREE, named, np.isinf(recipe.C))
-    goals = targets(distinct.codes, len(classes), recipe.scheme)
-    work = _Work(recipe, distinct, goals, control, None if start is None else distinct.at_distinct(start))
+    recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
+    goals = _goals(recipe, distinct, np.asarray(classes))
+    work = _Work(recipe, distinct, goals, np.asarray(classes), control)
+    if start is not None:
+        work.start = distinct.at_distinct(start)
     try:
         work.solve()
     finally:
         give_back()
-    return _training(work, X, classes)
+    return _training(work, X)
+
+
+def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
+    """Targets of the distinct rows, one of each program."""
+    if recipe.task.answers == "values":
+        return [Target(k, -1, target) for k, target in enumerate(classes[distinct.codes].T)]
+    ones = np.ones(len(distinct.codes))
+    if recipe.task.answers == "novelty":
+        return [Target(0, -1, ones)]
+    present = len(np.unique(distinct.codes))
+    if present < len(classes):
+        raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
+    if present < 2:
+        recipe.task.check(ones, distinct.total)
+        raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
+    return targets(distinct.codes, len(classes), recipe.scheme)
 
 
 class _Work:
-    """The problems of one training set and the source of K they share."""
+    """The programs of one training set and the source of K they share."""
 
     def __init__(
-        self, recipe: Recipe, distinct: Distinct, goals: list[Target], control: Control, start: Floats | None
+        self, recipe: Recipe, distinct: Distinct, goals: list[Target], classes: Floats, control: Control
     ) -> None:
         self.recipe, self.distinct, self.goals = recipe, distinct, goals
-        self.control, self.start = control, start
-        self.pairs = recipe.scheme == "ovo" and len(goals) > 1
+        self.classes, self.control = classes, control
+        self.start: Floats | None = None  # (k, m)
+        self.pairs = recipe.pairs and len(goals) > 1
         small = len(distinct.total) <= EXACT_ROWS
         self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
-        cost = np.ones(distinct.codes.max() + 1) if recipe.class_weight is None else np.asarray(recipe.class_weight)
-        self.cost = recipe.C * cost  # (n_classes,) C of a row of weight one
-        self.C = self.cost[distinct.codes] * distinct.total
+        weight = np.ones(distinct.codes.max() + 1) if recipe.class_weight is None else np.asarray(recipe.class_weight)
+        self.copies = Copies(distinct, recipe.C * weight)
+        self.C = self.copies.C
+        self.tasks = [self._task(k) for k in range(len(goals))]
         self.coef = np.zeros((len(goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(goals)  # type: ignore[list-item]
+        self.answers: list[Answer] = [None] * len(goals)  # type: ignore[list-item]
         self.sigmoids = np.zeros((len(goals), 2))
-        self.edges = np.searchsorted(distinct.codes, np.arange(len(cost) + 1)).tolist()  # of the classes, if grouped
         self.plan, self.source = self._open()
 
-    def bounds(self, copies: Floats) -> Floats:
-        """C_i of the original rows at the places `copies` among those kept."""
-        inverse, weights = self.distinct.merged.inverse, self.distinct.weights
-        return self.cost[self.distinct.codes[inverse[copies]]] * weights[copies]
+    def rows(self, k: int) -> Floats:
+        """Distinct rows of problem `k`."""
+        return np.flatnonzero(self.goals[k].y) if self.recipe.task.answers == "labels" else np.arange(len(self.C))
+
+    def _task(self, k: int) -> Task:
+        """The machine of problem `k`, feasible; a warning tells where it is not the one that was asked for."""
+        task, rows = self.recipe.task, self.rows(k)
+        y, C = self.goals[k].y[rows], self.C[rows]
+        error = _objection(task, y, C)
+        if not error:
+            return task
+        near = task.nearest(y, C, self.distinct.total[rows])
+        message = f"{error} ({self._about(k)})"
+        if near == task or not self.recipe.nearest:
+            raise InvalidProblem(message)
+        warnings.warn(f"{message}. It was not chosen, so this is trained: {near}", stacklevel=8)
+        return near
+
+    def _about(self, k: int) -> str:
+        goal = self.goals[k]
+        if self.recipe.task.answers != "labels":
+            return f"target {goal.positive}"
+        if goal.negative < 0:
+            return f"class {self.classes[goal.positive]!s} against the rest"
+        return f"classes {self.classes[goal.negative]!s} and {self.classes[goal.positive]!s}"
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         rows = self.distinct.rows
@@ -214,8 +204,8 @@ class _Work:
         return CachedColumns(computed, limit, None, scratch)
 
     def _computed(self, rows: Rows) -> ComputedColumns:
-        """K of the rows, centred: the programs here have all sums 0, so that it is the same program."""
-        kernel = self.recipe.kernel.centred()
+        """K of the rows, centred where all sums are 0, so that it is the same program."""
+        kernel = self.recipe.kernel.centred() if self.recipe.task.can_centre else self.recipe.kernel
         points = kernel.prepare_gram(rows, self.dtype)
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
@@ -225,11 +215,10 @@ class _Work:
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
-        sizes = [int(np.count_nonzero(goal.y)) for goal in self.goals]
-        rows = np.mean(sizes)
+        sizes = [len(self.rows(k)) for k in range(len(self.goals))]
         if isinstance(self.source, PairGrams):
             jobs = min(jobs, self.source.at_once(max(sizes)))
-        if jobs > 1 and rows >= THREADED_ROWS and self.plan == "resident":
+        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan == "resident":
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
                 list(pool.map(self._solve_one, range(len(self.goals))))
             return
@@ -237,50 +226,32 @@ class _Work:
             self._solve_one(k)
 
     def _solve_one(self, k: int) -> None:
-        y = self.goals[k].y
-        rows = np.flatnonzero(y)
-        qp = SVC(self.recipe.loss).program(self._source(k, rows), y[rows], self.C[rows])
-        start = None if self.start is None else self.start[k, rows]
-        solution = self.recipe.solver.solve(qp, start, self.control.monitor(k))
-        self.solutions[k] = self._as_copies(qp, rows, solution)
-        self.coef[k, rows] = solution.beta
+        rows, solver = self.rows(k), self._solver(k)
+        qp = self.tasks[k].program(self._source(k, rows), self.goals[k].y[rows], self.C[rows])
+        solution = solver.solve(qp, self._first(k, qp, rows), self.control.monitor(k))
+        self.answers[k] = self.tasks[k].answer(qp, solution)
+        self.coef[k, rows] = self.answers[k].coef
+        self.solutions[k] = self.copies.judged(qp, rows, solution, solver.tol)
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
-            self.sigmoids[k] = self._sigmoid(k, qp, rows)
+            self.sigmoids[k] = self._sigmoid(k, qp.source, rows)
 
-    @functools.cached_property
-    def _lost(self) -> Floats:
-        """By how much the bounds of its copies miss that of each distinct row (m,), summed in more digits."""
-        inverse = self.distinct.merged.inverse
-        order = np.argsort(inverse, kind="stable")
-        if len(order) == len(self.C):
-            return np.zeros(len(self.C))
-        bounds = self.bounds(order).astype(np.longdouble)
-        firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
-        with np.errstate(invalid="ignore"):  # of infinite bounds
-            lost = np.abs(np.add.reduceat(bounds, firsts) - self.C).astype(np.float64)
-        return np.nan_to_num(lost, nan=0.0)
+    def _solver(self, k: int) -> Solver:
+        """The solver, with a smaller tol where a machine that gave way has smaller sums."""
+        solver, share = self.recipe.solver, self.tasks[k].unit / self.recipe.task.unit
+        return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
 
-    def _as_copies(self, qp: SignedQP, rows: Floats, solution: Solution) -> Solution:
-        """The solution with what its certificate does not know: copies at their bounds add up to a rounded bound."""
-        bounded = (solution.beta != 0) & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
-        lost = float(self._lost[rows][bounded].sum())
-        found, tol = solution.certificate, self.recipe.solver.tol
-        if lost == 0.0:
-            return solution
-        doubt = lost * float(np.abs(qp.diagonal).max())  # of an output
-        steepest = float(self.C[rows][np.isfinite(self.C[rows])].sum()) + 0.5 * float(np.abs(solution.beta).sum())
-        found = dataclasses.replace(
-            found,
-            uncertainty=found.uncertainty + 2.0 * doubt,
-            bar=found.bar + doubt * steepest,
-            infeasibility=found.infeasibility + lost,
-        )
-        doubtful = solution.status is Status.CONVERGED and not found.proves(tol)
-        return dataclasses.replace(solution, certificate=found, status=Status.STALLED if doubtful else solution.status)
+    def _first(self, k: int, qp: SignedQP, rows: Floats) -> Floats | None:
+        """The variables to start problem `k` from."""
+        if self.start is None:
+            return None
+        beta = self.tasks[k].variables(qp, self.start[k, rows])
+        for bound in (qp.lo, qp.hi):
+            beta = np.where(np.abs(beta - bound) <= SAME * np.abs(bound), bound, beta)
+        return beta
 
-    def _sigmoid(self, k: int, qp: SignedQP, rows: Floats) -> tuple[float, float]:
+    def _sigmoid(self, k: int, source: Source, rows: Floats) -> tuple[float, float]:
         """Platt's A and B from five folds over the original rows of the problem."""
         place = np.full(len(self.C), -1)
         place[rows] = np.arange(len(rows))
@@ -288,8 +259,9 @@ class _Work:
         members = inverse >= 0
         inverse, weights = inverse[members], self.distinct.weights[members]
         rng = np.random.default_rng([self.recipe.seed or 0, k])
-        decision = held_out_decisions(qp, inverse, weights, self.recipe.solver, rng)
-        return fit_sigmoid(decision, qp.p[inverse] > 0)
+        y, C, solver = self.goals[k].y[rows], self.C[rows], self._solver(k)
+        decision = held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng)
+        return fit_sigmoid(decision, y[inverse] > 0)
 
     def _source(self, k: int, rows: Floats) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
@@ -298,40 +270,45 @@ class _Work:
         if not isinstance(self.source, PairGrams):
             return self.source
         if "resident" in (self.plan, self._plan(len(rows), 1)):
-            goal, edges = self.goals[k], self.edges
-            i, j = (slice(edges[code], edges[code + 1]) for code in (goal.negative, goal.positive))
+            codes = self.goals[k].negative, self.goals[k].positive
+            edges = (np.searchsorted(self.distinct.codes, (code, code + 1)).tolist() for code in codes)
+            i, j = (slice(*ends) for ends in edges)
             gram = self.source.pair(i, j)
             if gram is not None:
                 return gram
         return self._cached(self.source.source.take(rows))
 
 
-def _training(work: _Work, X: Rows, classes: Floats) -> Training:
+def _objection(task: Task, y: Floats, C: Floats) -> str:
+    """What a machine says against its targets and C_i, or an empty string."""
+    try:
+        task.check(y, C)
+    except InvalidProblem as error:
+        return str(error)
+    return ""
+
+
+def _training(work: _Work, X: Rows) -> Training:
     """Keep the support vectors, and give every copy of a row its share."""
-    distinct, recipe, coef = work.distinct, work.recipe, work.coef
-    used = np.flatnonzero((coef != 0).any(axis=0))
-    representative = distinct.kept[distinct.merged.first[used]]
+    distinct, recipe = work.distinct, work.recipe
+    used = np.flatnonzero((work.coef != 0).any(axis=0))
     if isinstance(recipe.kernel, Precomputed):
-        vectors = Precomputed.units(representative, X.shape[1])
+        vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], X.shape[1])
     else:
         vectors = distinct.rows[used]
-    bias = np.array([solution.bias for solution in work.solutions])
-    model = Model(recipe.kernel, vectors, coef[:, used], bias, np.asarray(classes), recipe.scheme)
-    place = np.full(len(distinct.total), -1)
-    place[used] = np.arange(len(used))
-    copies = np.flatnonzero(place[distinct.merged.inverse] >= 0)
-    of = distinct.merged.inverse[copies]
-    split = coef[:, of]
-    if len(copies) > len(used):
-        parts = np.array([shared(row, of, distinct.weights[copies]) for row in coef])
-        split = np.where(np.abs(split) == work.C[of], np.sign(split) * work.bounds(copies), parts)
+    scale = np.array([answer.scale for answer in work.answers])
+    bias = np.array([answer.bias for answer in work.answers]) / scale
+    labels = work.classes if recipe.task.answers == "labels" else np.empty(0)
+    coef = work.coef[:, used] / scale[:, None]
+    support, parts, vector = work.copies.split(work.coef, scale, used)
     return Training(
-        model=model,
+        model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name),
         targets=tuple(work.goals),
         solutions=tuple(work.solutions),
-        support=distinct.kept[copies],
-        coef=split,  # a variable at its bound is copies at theirs, to the last bit
-        vector=place[of],
+        answers=tuple(work.answers),
+        support=support,
+        coef=parts,
+        vector=vector,
         sigmoids=work.sigmoids if recipe.seed is not None else np.empty((0, 2)),
         plan=work.plan,
     )

@@ -1,4 +1,4 @@
-"""What a fitted classifier answers: labels, decision values, probabilities, scikit-learn's attributes."""
+"""What a fitted machine answers: predictions and scikit-learn's attributes."""
 
 import warnings
 from typing import Any
@@ -17,7 +17,7 @@ from svmcore.model import Model
 from svmcore.multiclass import vote
 from svmcore.points import Floats
 
-__all__ = ["FittedClassifier"]
+__all__ = ["Fitted", "FittedClassifier"]
 
 DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed in 1.11."
 
@@ -28,19 +28,14 @@ def _has_probability(classifier: Any) -> bool:
     return True
 
 
-class FittedClassifier:
-    """The half of `SVC` that is asked after `fit`, over `_model` and what `fit` kept beside it."""
+class Fitted:
+    """The half of a machine that is asked after `fit`, over `_model` and what `fit` kept beside it."""
 
-    classes_: Floats
     support_: Floats
     shape_fit_: tuple[int, ...]
-    break_ties: bool
-    decision_function_shape: str
     _model: Model
     _vector: Floats
     _n_support: Floats
-    _probA: Floats
-    _probB: Floats
     _sparse: bool
     _kernel_name: Any
     _called: Any
@@ -50,11 +45,6 @@ class FittedClassifier:
         """The model on its distinct support vectors, for `svmcore.export` and the pipeline's artefacts."""
         check_is_fitted(self)
         return self._model
-
-    @property
-    def _pairwise(self) -> bool:
-        """Whether there is one problem for each pair of more than two classes."""
-        return self._model.scheme == "ovo" and len(self.classes_) > 2
 
     def _rows(self, X: Any) -> Any:
         """Rows to evaluate the model at, checked against those it was trained on."""
@@ -74,6 +64,64 @@ class FittedClassifier:
             raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         return X
 
+    @property
+    def support_vectors_(self) -> Any:
+        """(n_SV, p) rows of the training data; empty where the kernel matrix was given."""
+        if isinstance(self._fitted("_model").kernel, Precomputed):
+            return np.empty((0, 0))
+        return self._model.support_vectors[self._vector]
+
+    @property
+    def n_support_(self) -> Floats:
+        """(n_classes,) number of support vectors of each class; (1,) where there are no classes."""
+        return self._fitted("_n_support")
+
+    @property
+    def coef_(self) -> Any:
+        """(k, p) weights of a linear kernel's features, read-only; sparse for sparse data."""
+        if self._kernel_name != "linear":
+            raise AttributeError("coef_ is only available when using a linear kernel")
+        model, sign = self._fitted("_model"), self._sign
+        if sparse.issparse(model.support_vectors):
+            coef = sparse.csr_matrix(sparse.csr_matrix(sign * model.coef) @ model.support_vectors)
+            coef.data.flags.writeable = False
+            return coef
+        with one_blas_thread():
+            coef = sign * model.coef @ model.support_vectors
+        coef.flags.writeable = False
+        return coef
+
+    @property
+    def _sign(self) -> float:
+        """The sign that scikit-learn gives coefficients and intercepts, in units of ours."""
+        return 1.0
+
+    def _fitted(self, name: str) -> Any:
+        """A private attribute, or AttributeError before `fit`, so that hasattr tells."""
+        if name not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
+        return self.__dict__[name]
+
+
+class FittedClassifier(Fitted):
+    """Labels, decision values and probabilities."""
+
+    classes_: Floats
+    break_ties: bool
+    decision_function_shape: str
+    _probA: Floats
+    _probB: Floats
+
+    @property
+    def _pairwise(self) -> bool:
+        """Whether there is one problem for each pair of more than two classes."""
+        return self._model.scheme == "ovo" and len(self.classes_) > 2
+
+    @property
+    def _sign(self) -> float:
+        """LIBSVM's: the earlier class of a pair is positive."""
+        return -1.0 if self._pairwise else 1.0
+
     def decision_function(self, X: Any) -> Floats:
         """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo"."""
         decision = self.model_.decision_function(self._rows(X))
@@ -83,7 +131,7 @@ class FittedClassifier:
             return decision
         if self.decision_function_shape == "ovr":
             return np.asarray(_ovr_decision_function(decision > 0, decision, len(self.classes_)))
-        return -decision  # LIBSVM's sign: the earlier class of a pair is positive
+        return self._sign * decision
 
     def predict(self, X: Any) -> Floats:
         """Labels (n,) of rows `X` (n, p)."""
@@ -114,34 +162,6 @@ class FittedClassifier:
         return np.log(self.predict_proba(X))
 
     @property
-    def support_vectors_(self) -> Any:
-        """(n_SV, p) rows of the training data; empty where the kernel matrix was given."""
-        if isinstance(self._fitted("_model").kernel, Precomputed):
-            return np.empty((0, 0))
-        return self._model.support_vectors[self._vector]
-
-    @property
-    def n_support_(self) -> Floats:
-        """(n_classes,) number of support vectors of each class."""
-        return self._fitted("_n_support")
-
-    @property
-    def coef_(self) -> Any:
-        """(k, p) weights of a linear kernel's features, read-only; sparse for sparse data."""
-        if self._kernel_name != "linear":
-            raise AttributeError("coef_ is only available when using a linear kernel")
-        model = self._fitted("_model")
-        sign = -1.0 if self._pairwise else 1.0
-        if sparse.issparse(model.support_vectors):
-            coef = sparse.csr_matrix(sparse.csr_matrix(sign * model.coef) @ model.support_vectors)
-            coef.data.flags.writeable = False
-            return coef
-        with one_blas_thread():
-            coef = sign * model.coef @ model.support_vectors
-        coef.flags.writeable = False
-        return coef
-
-    @property
     def probA_(self) -> Floats:
         """(k,) A of each problem's sigmoid."""
         warnings.warn(DEPRECATED.format("probA_"), FutureWarning, stacklevel=2)
@@ -152,9 +172,3 @@ class FittedClassifier:
         """(k,) B of each problem's sigmoid."""
         warnings.warn(DEPRECATED.format("probB_"), FutureWarning, stacklevel=2)
         return self._fitted("_probB")
-
-    def _fitted(self, name: str) -> Any:
-        """A private attribute, or AttributeError before `fit`, so that hasattr tells."""
-        if name not in self.__dict__:
-            raise AttributeError(f"this {type(self).__name__} is not fitted yet")
-        return self.__dict__[name]

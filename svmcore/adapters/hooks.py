@@ -25,19 +25,21 @@ def early_end(statuses: Sequence[Status], causes: Mapping[Status, str], gap: flo
 class Hooks:
     """scikit-learn's callbacks, `verbose` and the stop flag as the `Control` of one training.
 
-    The fit is a task with one subtask per binary problem, and that has one per report of the solver. A callback that
-    asks to stop ends the problem, or, at the end of a problem, the fit.
+    The fit is a task with one subtask per program, and that has one per report of the solver. A callback that asks to
+    stop ends the program, or, at the end of a program, the fit.
     """
 
-    def __init__(self, svc: Any, X: Any, y: Any, sample_weight: Any, interrupted: Callable[[], bool]) -> None:
-        self.svc, self.interrupted, self.stopped = svc, interrupted, False
-        self.active = bool(getattr(svc, "_skl_callbacks", None))
+    def __init__(
+        self, machine: Any, programs: int, X: Any, y: Any, sample_weight: Any, interrupted: Callable[[], bool]
+    ) -> None:
+        self.machine, self.programs, self.interrupted, self.stopped = machine, programs, interrupted, False
+        self.active = bool(getattr(machine, "_skl_callbacks", None))
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
-        self.about = {"estimator": svc, "X": X, "y": y, "metadata": metadata}
+        self.about = {"estimator": machine, "X": X, "y": y, "metadata": metadata}
         self.tasks: dict[int, Any] = {}
-        watched = self.active or svc.verbose
+        watched = self.active or machine.verbose
         self.control = Control(
-            time_limit=svc.time_limit,
+            time_limit=machine.time_limit,
             stop=lambda: self.stopped or interrupted(),
             report=self._report if watched else None,
             done=self._done if watched else None,
@@ -45,8 +47,7 @@ class Hooks:
 
     def __enter__(self) -> "Hooks":
         if self.active:
-            n, pairs = len(self.svc.classes_), self.svc.multi_class == "ovo"
-            self.root = self.svc._init_callback_context(max_subtasks=1 if n == 2 else n * (n - 1) // 2 if pairs else n)
+            self.root = self.machine._init_callback_context(max_subtasks=self.programs)
             self.root.call_on_fit_task_begin(**self.about)
         return self
 
@@ -61,9 +62,9 @@ class Hooks:
         return self.tasks[k]
 
     def _report(self, k: int, progress: Progress) -> None:
-        if self.svc.verbose:
+        if self.machine.verbose:
             at = f"{progress.n_iter} steps, KKT gap {progress.kkt_gap:.3g}, {progress.seconds:.1f} s"
-            sys.stdout.write(f"[SVC] problem {k}: {at}\n")
+            sys.stdout.write(f"[{type(self.machine).__name__}] problem {k}: {at}\n")
         if self.active:
             step = self._task(k).subcontext(task_name="report")
             step.call_on_fit_task_begin(**self.about)

@@ -2,7 +2,8 @@
 
 LIBSVM's decision of the pair (i, j), i < j, is positive for i: minus ours. It groups the support vectors by class and
 lets a pair use the two groups of its classes alone. A one-vs-rest model fits into that form exactly: with the support
-vectors of problem i as group i, the pair (i, j) decides by f_i - f_j, and the largest f wins all its pairs.
+vectors of problem i as group i, the pair (i, j) decides by f_i - f_j, and the largest f wins all its pairs. Regressions
+and one-class models are one row of coefficients, with rho = -bias.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from svmcore.points import Floats, Rows
 
 __all__ = ["from_libsvm", "scale_range", "support_codes", "to_libsvm"]
 
+TYPES = {"svc": "c_svc", "nu-svc": "nu_svc", "svr": "epsilon_svr", "nu-svr": "nu_svr", "one-class": "one_class"}
+MACHINES = {svm_type: machine for machine, svm_type in TYPES.items()}
 KERNELS = {
     "linear": "linear",
     "polynomial": "polynomial",
@@ -34,16 +37,28 @@ def to_libsvm(model: Model) -> str:
     Raises
     ------
     InputError
-        For a kernel that LIBSVM does not have, or labels that are not integers.
+        For a machine or kernel that LIBSVM does not have, labels that are not integers, or several targets.
     """
-    labels = _integer_labels(model.classes)
-    coef, vector, sizes, rho = _grouped(model)
-    head = ["svm_type c_svc", *_kernel_lines(model.kernel), f"nr_class {len(labels)}", f"total_sv {len(vector)}"]
-    head += ["rho " + _numbers(rho), "label " + " ".join(str(label) for label in labels)]
-    head += ["nr_sv " + " ".join(str(size) for size in sizes), "SV"]
+    if model.machine not in TYPES:
+        raise InputError(f"LIBSVM has the machines {', '.join(TYPES)}; given {model.machine!r}: export to .onnx")
+    head, (coef, vector) = _head(model)
     rows = list(_row_texts(model))
     lines = [f"{_numbers(coef[:, t])} {rows[v]}".rstrip() for t, v in enumerate(vector)]
-    return "\n".join([*head, *lines]) + "\n"
+    return "\n".join([*head, "SV", *lines]) + "\n"
+
+
+def _head(model: Model) -> tuple[list[str], tuple[Floats, Floats]]:
+    """Lines before the support vectors; coefficients, and the vectors (t,) they belong to."""
+    labels = _integer_labels(model.classes) if model.answers == "labels" else []
+    if not labels and len(model.bias) > 1:
+        raise InputError(f"LIBSVM's models have one target; this one has {len(model.bias)}: export to .onnx")
+    coef, vector, sizes, rho = _grouped(model) if labels else _ungrouped(model)
+    first, n_classes = f"svm_type {TYPES[model.machine]}", len(labels) or 2  # LIBSVM's own, where there are none
+    head = [first, *_kernel_lines(model.kernel), f"nr_class {n_classes}", f"total_sv {len(vector)}"]
+    head.append("rho " + _numbers(rho))
+    if labels:
+        head += ["label " + " ".join(map(str, labels)), "nr_sv " + " ".join(map(str, sizes))]
+    return head, (coef, vector)
 
 
 def _integer_labels(classes: Floats) -> list[int]:
@@ -97,6 +112,11 @@ def _grouped(model: Model) -> tuple[Floats, Floats, list[int], Floats]:
     return (-coef if n == 2 else coef), order, np.bincount(codes, minlength=n).tolist(), model.bias
 
 
+def _ungrouped(model: Model) -> tuple[Floats, Floats, list[int], Floats]:
+    """Coefficients as they are: without classes there is one row of them."""
+    return model.coef, np.arange(model.coef.shape[1]), [], -model.bias
+
+
 def _grouped_ovr(model: Model) -> tuple[Floats, Floats, list[int], Floats]:
     """Group i holds the vectors of problem i: + its coefficients against later classes, - against earlier ones."""
     n = len(model.classes)
@@ -133,7 +153,7 @@ def scale_range(shift: Floats, factor: Floats) -> str:
 
 
 def from_libsvm(text: str, n_features: int | None = None) -> Model:
-    """Model of LIBSVM's text (C-SVC or nu-SVC); rows are CSR, classes in the order of the file, which breaks ties.
+    """Model of LIBSVM's text; rows are CSR, classes in the order of the file, which breaks ties.
 
     `n_features` is the width of the rows; by default the largest index, or, for a precomputed kernel, the largest
     training row.
@@ -143,14 +163,15 @@ def from_libsvm(text: str, n_features: int | None = None) -> Model:
     array([3, 7])
     """
     head, body = _split(text)
-    labels = np.array([int(label) for label in head["label"].split()])
-    sizes = np.array([int(size) for size in head["nr_sv"].split()])
     rho = np.array([float(value) for value in head["rho"].split()])
-    codes = np.repeat(np.arange(len(labels)), sizes)
-    kernel = _read_kernel(head)
-    coef, vectors = _read_body(body, len(labels), isinstance(kernel, Precomputed), n_features)
+    kernel, machine = _read_kernel(head), MACHINES[head["svm_type"]]
+    labels = np.array([int(label) for label in head.get("label", "").split()])
+    coef, vectors = _read_body(body, len(labels) or 2, isinstance(kernel, Precomputed), n_features)
+    if not len(labels):
+        return Model(kernel, vectors, coef, -rho, np.empty(0), machine=machine)
+    codes = np.repeat(np.arange(len(labels)), [int(size) for size in head["nr_sv"].split()])
     ours = -coef if len(labels) == 2 else from_layout(coef, codes, len(labels))
-    return Model(kernel, vectors, ours, rho, labels, "ovo")
+    return Model(kernel, vectors, ours, rho, labels, "ovo", machine)
 
 
 def _split(text: str) -> tuple[dict[str, str], list[str]]:
@@ -159,9 +180,10 @@ def _split(text: str) -> tuple[dict[str, str], list[str]]:
         raise InputError("this is no LIBSVM model: it has no line 'SV'")
     at = lines.index("SV")
     head = dict(line.split(" ", 1) for line in lines[:at] if " " in line)
-    if head.get("svm_type") not in ("c_svc", "nu_svc"):
-        raise InputError(f"classifiers (c_svc, nu_svc) can be read; this model is {head.get('svm_type')!r}")
-    missing = [key for key in ("kernel_type", "label", "nr_sv", "rho") if key not in head]
+    if head.get("svm_type") not in MACHINES:
+        raise InputError(f"svm_type can be {', '.join(MACHINES)}; this model is {head.get('svm_type')!r}")
+    needed = ["kernel_type", *["label", "nr_sv"] * head["svm_type"].endswith("_svc"), "rho"]
+    missing = [key for key in needed if key not in head]
     if missing:
         raise InputError(f"this LIBSVM model lacks {', '.join(missing)}")
     return head, [line for line in lines[at + 1 :] if line.strip()]

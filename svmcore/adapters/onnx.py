@@ -1,6 +1,7 @@
 """Models as ONNX graphs of primitive operators in float64; needs the onnx package, which nothing else here does.
 
-The operator SVMClassifier is float32 and has no composite kernels; primitive ones give the labels of `Model.predict`.
+The operators SVMClassifier and SVMRegressor are float32 and have no composite kernels; primitive ones give what
+`Model.predict` gives.
 """
 
 from typing import Any
@@ -23,7 +24,9 @@ MOST_BYTES = 2**31 - 2**20  # of one protocol buffer
 
 
 def to_onnx(model: Model, shift: Floats | None = None, factor: Floats | None = None) -> bytes:
-    """ONNX file of `model` on rows x' = (x - shift) * factor: input `X` (n, p) double, outputs `label`, `decision`.
+    """ONNX file of `model` on rows x' = (x - shift) * factor, with an input `X` (n, p) double.
+
+    Outputs `label` (n,) and `decision` (n, k) double; of a regression `value` (n, k) double.
 
     Raises
     ------
@@ -37,10 +40,17 @@ def to_onnx(model: Model, shift: Floats | None = None, factor: Floats | None = N
     if not isinstance(model.kernel, Precomputed):
         x = _scaled(graph, x, shift, factor)
     K = _kernel_values(graph, model, x)
+    name = "value" if model.answers == "values" else "decision"
     decision = graph.add(
-        "Add", graph.add("MatMul", K, graph.constant(model.coef.T)), graph.constant(model.bias), name="decision"
+        "Add", graph.add("MatMul", K, graph.constant(model.coef.T)), graph.constant(model.bias), name=name
     )
-    _labels(graph, model, decision)
+    if model.answers == "labels":
+        _labels(graph, model, decision)
+    elif model.answers == "novelty":
+        inside = graph.add(
+            "GreaterOrEqual", graph.add("Squeeze", decision, graph.constant([1], np.int64)), graph.number(0.0)
+        )
+        graph.add("Where", inside, graph.constant(1, np.int64), graph.constant(-1, np.int64), name="label")
     return graph.file(model.support_vectors.shape[1], model)
 
 
@@ -98,11 +108,11 @@ class _Graph:
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         label = kinds.STRING if np.asarray(model.classes).dtype.kind in "UO" else kinds.INT64
         inputs = [helper.make_tensor_value_info("X", kinds.DOUBLE, [None, n_features])]
-        outputs = [
-            helper.make_tensor_value_info("label", label, [None]),
-            helper.make_tensor_value_info("decision", kinds.DOUBLE, [None, len(model.bias)]),
-        ]
-        nodes, constants = self._needed({"label", "decision"})
+        shapes = {"label": (label, [None]), "decision": (kinds.DOUBLE, [None, len(model.bias)])}
+        if model.answers == "values":
+            shapes = {"value": (kinds.DOUBLE, [None, len(model.bias)])}
+        outputs = [helper.make_tensor_value_info(name, *shape) for name, shape in shapes.items()]
+        nodes, constants = self._needed(set(shapes))
         graph = helper.make_graph(nodes, "marginflow", inputs, outputs, constants)
         built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="marginflow")
         built.ir_version = IR_VERSION

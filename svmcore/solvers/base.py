@@ -163,11 +163,11 @@ class Solver(Plugin, ABC):
             return f"positive semi-definite kernels, not kernel={kernel.name}"
         return ""
 
-    def _check_program(self, qp: SignedQP) -> None:
-        """Raise Unsupported unless this solver takes the program, whatever it was made from."""
+    def check(self, qp: SignedQP, kernel: Any = None) -> None:
+        """Raise Unsupported unless this solver takes the program, whatever made it; `kernel` if it is known."""
         loss = SquaredHinge() if (qp.ridge > 0).any() else Hinge()
         bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
-        self.admits(loss, bias, None, bool(qp.unbounded.any()))
+        self.admits(loss, bias, kernel, bool(qp.unbounded.any()))
         if self.solves.psd_only and not qp.source.psd:
             raise Unsupported(
                 f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be"
@@ -202,7 +202,7 @@ class Solver(Plugin, ABC):
         Unsupported
             If the program is not one this solver takes.
         """
-        self._check_program(qp)
+        self.check(qp)
         monitor = monitor or Monitor()
         if monitor.time_limit is None:
             monitor.time_limit = self.time_limit
@@ -230,6 +230,7 @@ class Solver(Plugin, ABC):
             score=found.score,
             norm2=found.norm2,
             history=tuple(monitor.history),
+            multipliers=found.multipliers,
         )
 
     @abstractmethod
@@ -279,12 +280,13 @@ class Solver(Plugin, ABC):
         that were served, or, where `norm2` is `proved`, float64.
         """
         hard = qp.unbounded
-        total = float(np.abs(qp.p * beta)[hard].sum())
-        if not hard.any() or total == 0.0 or total < 0.5 * float(np.abs(qp.p * beta).sum()):
+        total = float((qp.p * beta)[hard].sum())
+        if not hard.any() or total <= 0.0 or total < 0.5 * float(qp.p @ beta):
             return True
         exact = proved and qp.source.exact is not None
         nearest = HULL_DISTANCE[np.dtype(np.float64) if exact else qp.source.dtype]
-        return 4.0 * norm2 / total**2 >= nearest * float(qp.diagonal[hard].max())
+        unit = 0.5 * float(np.ptp(qp.p)) if qp.groups.sums else float(np.abs(qp.p).max())  # 1 for labels
+        return 4.0 * norm2 * unit**2 / total**2 >= nearest * float(qp.diagonal[hard].max())
 
     def _warn(self, outcome: Outcome, found: Evaluation) -> None:
         if outcome.status is not Status.CONVERGED and self.solves.certifies:

@@ -180,10 +180,11 @@ class _Rounds:
         qp, K = self.qp, self.qp.source.whole
         if qp.m <= WHOLE and K is not None and qp.rows is None:
             return WholeSet(qp, K)
-        capacity = min(self.solver.working_set, qp.m, max(2, qp.source.capacity))
+        least = 2 if qp.groups.codes is None else 2 * (len(qp.groups.sums) + 1)  # a pair of each group, and of none
+        capacity = min(self.solver.working_set, qp.source.capacity * (1 if qp.rows is None else 2))
         if qp.source.scratch_bytes is not None:
-            capacity = max(2, min(capacity, int((qp.source.scratch_bytes / qp.source.dtype.itemsize) ** 0.5) - PADDING))
-        working = WorkingSet(self.state, qp, capacity)
+            capacity = min(capacity, int((qp.source.scratch_bytes / qp.source.dtype.itemsize) ** 0.5) - PADDING)
+        working = WorkingSet(self.state, qp, min(qp.m, max(least, capacity)))
         support = self.state.support()
         if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
             working.admit(support)

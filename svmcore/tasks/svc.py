@@ -18,7 +18,7 @@ from svmcore.losses import Hinge, Loss
 from svmcore.points import Floats
 from svmcore.qp import NO_GROUPS, Bias, Groups, SignedQP
 from svmcore.sources.base import Source
-from svmcore.tasks.base import Task
+from svmcore.tasks.base import Answers, Task
 
 __all__ = ["SVC", "classification"]
 
@@ -28,12 +28,18 @@ class SVC(Task):
     """C-SVC with a loss and a bias, see the module docstring."""
 
     name: ClassVar[str] = "svc"
+    answers: ClassVar[Answers] = "labels"
     loss: Any = field(default_factory=Hinge)
     bias: Bias = Bias.FREE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", Loss.create(self.loss))
         object.__setattr__(self, "bias", Bias(self.bias))
+
+    @property
+    def can_centre(self) -> bool:
+        """With a free bias all variables add up to 0."""
+        return self.bias is Bias.FREE
 
     def program(self, source: Source, target: Floats, C: ArrayLike) -> SignedQP:
         """The program for labels (n,) in {-1, +1} (a 0 leaves the row out) and C, a number or (n,).

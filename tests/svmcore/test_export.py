@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
 
 from svmcore import RBF, Conformal, InputError, Linear, Model, Polynomial, Product, Scaled, Sum, Tanh
-from svmcore.estimator import SVC
+from svmcore.estimator import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 from svmcore.export import export_model, from_libsvm, scale_range, to_libsvm, to_onnx
 
 libsvm = pytest.importorskip("libsvm.svmutil")
@@ -181,7 +181,8 @@ def test_other_suffixes__are_refused(name, tmp_path):
     ("text", "message"),
     [
         ("nonsense", "no line 'SV'"),
-        ("svm_type epsilon_svr\nSV\n", "epsilon_svr"),
+        ("svm_type wavelet_svr\nSV\n", "svm_type can be c_svc, .*wavelet_svr"),
+        ("svm_type epsilon_svr\nSV\n", "lacks kernel_type, rho$"),
         ("svm_type c_svc\nkernel_type rbf\nSV\n", "lacks label, nr_sv, rho"),
         ("svm_type c_svc\nkernel_type wavelet\nlabel 0 1\nnr_sv 1 1\nrho 0\nSV\n1 1:1\n-1 1:2\n", "wavelet"),
     ],
@@ -189,6 +190,80 @@ def test_other_suffixes__are_refused(name, tmp_path):
 def test_texts_that_are_no_classifier__are_refused(text, message):
     with pytest.raises(InputError, match=message):
         from_libsvm(text)
+
+
+MACHINES = {
+    "nu_svc": lambda **given: NuSVC(nu=0.1, **given),
+    "epsilon_svr": lambda **given: SVR(C=5.0, **given),
+    "nu_svr": lambda **given: NuSVR(nu=0.3, **given),
+    "one_class": lambda **given: OneClassSVM(nu=0.2, **given),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])
+@pytest.mark.parametrize("svm_type", MACHINES)
+def test_other_machines__keep_their_values(digits, svm_type, form, kernel, tmp_path):
+    X, y, T = digits
+    X, T = form(X[:300] / 16.0), form(T[:200] / 16.0)
+    fitted = MACHINES[svm_type](**KERNELS[kernel]).fit(X, y[:300])
+    text = to_libsvm(fitted.model_)
+    assert text.startswith(f"svm_type {svm_type}\n")
+    # LIBSVM's Python has room for one decision value of a nu-SVC, and writes 45; its C predicts both in the same way
+    labels, decision = through_libsvm(text.replace("type nu_svc", "type c_svc"), T, tmp_path / "model")
+    back = from_libsvm(text, n_features=64)
+    assert back.machine == fitted.model_.machine
+    assert to_libsvm(back) == text
+    for model in (fitted, type(fitted).from_model(back)):
+        rows = T if model is fitted else sparse.csr_matrix(T)
+        np.testing.assert_allclose(model.predict(rows), labels, atol=1e-9)
+    check_onnx_and_decision(fitted, T, decision)
+
+
+def check_onnx_and_decision(fitted, T, decision):
+    content = to_onnx(fitted.model_)
+    if isinstance(fitted, (SVR, NuSVR)):
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        rows = np.asarray(T.toarray() if sparse.issparse(T) else T, float)
+        np.testing.assert_allclose(session.run(["value"], {"X": rows})[0].ravel(), fitted.predict(T), atol=1e-9)
+        return
+    labels, values = through_onnx(content, T)
+    np.testing.assert_array_equal(labels, fitted.predict(T))
+    np.testing.assert_allclose(values, fitted.model_.decision_function(T), atol=1e-9)
+    sign = 1.0 if isinstance(fitted, OneClassSVM) else -1.0
+    np.testing.assert_allclose(decision, sign * fitted.model_.decision_function(T), atol=1e-9)
+
+
+def test_two_classes_of_nu_svc__are_read_by_libsvm(digits, tmp_path):
+    X, y, T = digits
+    model = NuSVC(nu=0.2).fit(X, np.where(y % 2 == 0, -1, 1)).model_
+    labels, decision = through_libsvm(to_libsvm(model), T, tmp_path / "model")
+    np.testing.assert_array_equal(labels, model.predict(T))
+    np.testing.assert_allclose(decision, -model.decision_function(T), atol=1e-9)
+
+
+def test_libsvms_own_regression__is_read(digits, tmp_path):
+    X, y, T = digits
+    trained = libsvm.svm_train(y.tolist(), sparse.csr_matrix(X), "-q -s 3 -c 3 -g 0.0005")
+    libsvm.svm_save_model(str(tmp_path / "model"), trained)
+    model = SVR.from_model(from_libsvm((tmp_path / "model").read_text(), n_features=64))
+    values, _, _ = libsvm.svm_predict([0] * len(T), sparse.csr_matrix(T), trained, "-q")
+    np.testing.assert_allclose(model.predict(sparse.csr_matrix(T)), values, atol=1e-6)
+
+
+def test_several_targets__leave_as_onnx_only(digits):
+    X, y, T = digits
+    model = SVR().fit(X[:200], np.column_stack([y, y**2])[:200])
+    with pytest.raises(InputError, match=r"one target; this one has 2: export to \.onnx"):
+        to_libsvm(model.model_)
+    session = onnxruntime.InferenceSession(to_onnx(model.model_), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(["value"], {"X": T})[0], model.predict(T), atol=1e-9)
+
+
+def test_model_of_another_machine__is_refused(digits):
+    model = OneClassSVM().fit(digits[0]).model_
+    with pytest.raises(InputError, match="SVC is for models that tell labels; this is one of one-class"):
+        SVC.from_model(model)
 
 
 def test_estimator__of_a_model(digits):

@@ -12,57 +12,63 @@ from svmcore.solvers.base import Outcome, Solves, box_gap
 
 from .. import problems
 
-NAMES = ("test-epsilon-svr", "test-nu-svc", "test-one-class", "test-gauss-southwell")
+NAMES = ("slanted-tube", "two-nu", "ball", "test-gauss-southwell")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _registry():
+    """What is defined below is known to the tests of this file alone."""
+    for family, plugins in DEFINED.items():
+        family._registry.update(plugins)
     yield
-    for family in (Task, Solver):
-        for name in NAMES:
-            family._registry.pop(name, None)
+    _forget()
 
 
-# ---- machines: two variables on one row, two groups, p = 0
+def _forget():
+    return {family: {n: family._registry.pop(n) for n in NAMES if n in family._registry} for family in (Task, Solver)}
+
+
+# ---- machines: two variables on one row, two groups, a sum that is not 0
 @dataclass(frozen=True)
-class EpsilonSVR(Task):
-    """Regression with a tube: p = y - epsilon on [0, C] and y + epsilon on [-C, 0], one column for both."""
+class SlantedTube(Task):
+    """Regression with a tube whose upper side costs `slant` times as much as its lower one."""
 
     name: ClassVar[str] = NAMES[0]
     epsilon: float = 0.1
+    slant: float = 1.0
 
     def program(self, source, target, C):
         n, zeros = source.n, np.zeros(source.n)
         p = np.concatenate([target - self.epsilon, target + self.epsilon])
-        lo, hi = np.concatenate([zeros, zeros - C]), np.concatenate([zeros + C, zeros])
+        lo, hi = np.concatenate([zeros, zeros - C]), np.concatenate([zeros + self.slant * C, zeros])
         return SignedQP(source, p, lo, hi, groups=Groups((0.0,)), rows=np.tile(np.arange(n), 2))
 
 
 @dataclass(frozen=True)
-class NuClassifier(Task):
-    """nu-SVC: p = 0, the sum of each class fixed."""
+class TwoNu(Task):
+    """nu-SVC with a share of its own for each class (Chew, Bogner, Lim 2001): p = 0, boxes of 1 / (nu n_class)."""
 
     name: ClassVar[str] = NAMES[1]
-    nu: float = 0.3
+    positive: float = 0.3
+    negative: float = 0.3
 
     def program(self, source, target, C):
-        c = np.zeros(source.n) + C
-        half = 0.5 * self.nu * c.sum()
-        codes = np.where(target > 0, 0, 1).astype(np.int8)
-        box = {"lo": np.where(target > 0, 0.0, -c), "hi": np.where(target > 0, c, 0.0)}
-        return SignedQP(source, np.zeros(source.n), groups=Groups((half, -half), codes), **box)
+        y = np.sign(target)
+        box = y * C / np.where(y > 0, self.positive * (y > 0).sum(), self.negative * (y < 0).sum())
+        groups = Groups((1.0, -1.0), np.where(y > 0, 0, 1).astype(np.int8))
+        return SignedQP(source, np.zeros(source.n), np.minimum(box, 0.0), np.maximum(box, 0.0), groups=groups)
 
 
 @dataclass(frozen=True)
-class OneClass(Task):
-    """The support of a distribution: p = 0, sum = nu n."""
+class Ball(Task):
+    """The smallest ball around all but a share of the rows (Tax, Duin 2004): p = k(x, x) / 2, the sum is 1."""
 
     name: ClassVar[str] = NAMES[2]
     nu: float = 0.2
 
     def program(self, source, target, C):
         zeros = np.zeros(source.n)
-        return SignedQP(source, zeros, zeros, zeros + C, groups=Groups((self.nu * C * source.n,)))
+        return SignedQP(source, source.diagonal() / 2.0, zeros, zeros + C / (self.nu * source.n), groups=Groups((1.0,)))
 
 
 @pytest.fixture(scope="module")
@@ -72,35 +78,48 @@ def rows():
 
 
 @pytest.mark.parametrize("solver", ["smo", "auto"])
-def test_machine__epsilon_svr_is_scikit_learns(rows, solver):
+def test_machine__tube_is_scikit_learns_where_it_is_not_slanted(rows, solver):
     X, _, K = rows
     target = np.sin(X[:, 0]) + 0.1 * X[:, 1]
-    found = Solver.create({"name": solver, "tol": 1e-7}).solve(EpsilonSVR().program(ResidentGram(K), target, 2.0))
+    found = Solver.create({"name": solver, "tol": 1e-7}).solve(SlantedTube().program(ResidentGram(K), target, 2.0))
     peer = SVR(C=2.0, epsilon=0.1, gamma=0.5, tol=1e-7).fit(X, target)
     assert found.status is Status.CONVERGED
     np.testing.assert_allclose(found.decision, peer.predict(X), atol=1e-5)
     assert found.bias == pytest.approx(peer.intercept_[0], abs=1e-5)
 
 
+def test_machine__slanted_tube_leaves_fewer_rows_above(rows):
+    X, _, K = rows
+    target = np.sin(X[:, 0]) + 0.3 * np.random.default_rng(0).normal(size=len(X))
+    above = []
+    for slant in (1.0, 9.0):
+        task = SlantedTube(0.0, slant)
+        found = Solver.create({"name": "smo", "tol": 1e-7}).solve(task.program(ResidentGram(K), target, 1.0))
+        above.append((target > found.decision + 1e-5).mean())
+    assert above[1] < above[0] / 2
+
+
 @pytest.mark.parametrize("solver", ["smo", "auto"])
-def test_machine__nu_svc_is_scikit_learns_after_its_rescaling(rows, solver):
-    X, y, K = rows
-    found = Solver.create({"name": solver, "tol": 1e-8}).solve(NuClassifier().program(ResidentGram(K), y, 1.0))
+def test_machine__two_equal_nus_are_scikit_learns_after_its_rescaling(rows, solver):
+    X, y, _ = rows
+    X, y = (np.concatenate([part[y > 0][:40], part[y < 0][:40]]) for part in (X, y))
+    K = RBF(gamma=0.5)(X, X)
+    found = Solver.create({"name": solver, "tol": 1e-9}).solve(TwoNu().program(ResidentGram(K), y, 1.0))
     peer = NuSVC(nu=0.3, gamma=0.5, tol=1e-8).fit(X, y)
     assert found.status is Status.CONVERGED
     on_the_margin = np.abs(peer.decision_function(X)).max() / np.abs(found.decision).max()
     np.testing.assert_allclose(found.decision * on_the_margin, peer.decision_function(X), atol=1e-4)
 
 
-def test_machine__one_class_is_scikit_learns(rows):
+def test_machine__ball_is_the_one_class_machine_where_all_rows_are_as_long(rows):
     X, _, K = rows
-    found = Solver.create({"name": "smo", "tol": 1e-8}).solve(OneClass().program(ResidentGram(K), X, 1.0))
+    found = Solver.create({"name": "smo", "tol": 1e-9}).solve(Ball().program(ResidentGram(K), X, 1.0))
     peer = OneClassSVM(nu=0.2, gamma=0.5, tol=1e-8).fit(X)
     assert found.status is Status.CONVERGED
-    np.testing.assert_allclose(found.decision, peer.decision_function(X), atol=1e-5)
+    np.testing.assert_allclose(0.2 * len(X) * (K @ found.beta), peer.score_samples(X), atol=1e-5)
 
 
-@pytest.mark.parametrize("task", [EpsilonSVR(), NuClassifier(), OneClass()], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [SlantedTube(0.1, 3.0), TwoNu(0.3, 0.5), Ball()], ids=lambda task: task.name)
 def test_machine__primal_and_dual_meet(rows, task):
     _, y, K = rows
     qp = task.program(ResidentGram(K), y, 1.0)
@@ -110,7 +129,7 @@ def test_machine__primal_and_dual_meet(rows, task):
 
 
 def test_machine__is_found_by_its_name():
-    assert Task.create({"name": NAMES[0], "epsilon": 0.5}) == EpsilonSVR(0.5)
+    assert Task.create({"name": NAMES[0], "epsilon": 0.5}) == SlantedTube(0.5)
 
 
 # ---- a source: columns that are asked for one row range at a time
@@ -166,3 +185,6 @@ def test_solver__is_found_by_its_name_and_proved(rows, loss):
     wanted = Solver.create({"name": "smo", "tol": 1e-6}).solve(qp)
     assert found.status is Status.CONVERGED
     assert found.certificate.dual == pytest.approx(wanted.certificate.dual, rel=1e-8)
+
+
+DEFINED = _forget()

@@ -1,0 +1,318 @@
+"""SVC and NuSVC with scikit-learn's parameters, their meanings and its attributes."""
+
+import warnings
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from svmcore import tasks
+from svmcore.adapters.fitted import FittedClassifier
+from svmcore.adapters.layout import class_order, from_layout, to_layout
+from svmcore.adapters.libsvm import support_codes
+from svmcore.adapters.machine import SHARE, Machine
+from svmcore.model import Model
+from svmcore.points import Floats
+from svmcore.train import Recipe, Training
+
+__all__ = ["SVC", "NuSVC"]
+
+OLD_PROBABILITY = (
+    "The `probability` parameter was deprecated in 1.9 and will be removed in version 1.11. "
+    "Use `CalibratedClassifierCV({0}(), ensemble=False)` instead of `{0}(probability=True)`"
+)
+
+
+class Classifier(FittedClassifier, ClassifierMixin, Machine):
+    """What SVC and NuSVC share: classes, their weights, pairs or one against the rest, probabilities."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Machine._parameter_constraints,
+        "probability": ["boolean", StrOptions({"deprecated"})],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "decision_function_shape": [StrOptions({"ovr", "ovo"})],
+        "break_ties": ["boolean"],
+        "random_state": ["random_state"],
+        "multi_class": [StrOptions({"ovo", "ovr"})],
+    }
+
+    @abstractmethod
+    def __init__(
+        self,
+        probability: bool | str,
+        class_weight: dict | str | None,
+        decision_function_shape: str,
+        break_ties: bool,
+        random_state: Any,
+        multi_class: str,
+        **shared: Any,
+    ) -> None:
+        super().__init__(**shared)
+        self.probability = probability
+        self.class_weight = class_weight
+        self.decision_function_shape = decision_function_shape
+        self.break_ties = break_ties
+        self.random_state = random_state
+        self.multi_class = multi_class
+
+    def _targets(self, y: Any) -> Any:
+        if self.probability != "deprecated":
+            warnings.warn(OLD_PROBABILITY.format(type(self).__name__), FutureWarning, stacklevel=5)
+        return column_or_1d(y, warn=True)
+
+    def _encode(self, y: Any, weights: Floats | None) -> tuple[Floats, Floats, bool]:
+        """Class codes; a class without a row of positive weight does not exist."""
+        check_classification_targets(y)
+        n_classes = len(np.unique(y))
+        if n_classes < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {n_classes} class")
+        before: Any = getattr(self, "classes_", None)
+        kept = slice(None) if weights is None else weights > 0
+        self.classes_, kept_codes = np.unique(y[kept], return_inverse=True)
+        codes = np.zeros(len(y), dtype=np.int64)
+        codes[kept] = kept_codes
+        self.class_weight_ = np.ones(len(self.classes_))
+        if len(self.classes_) > 1:
+            of = None if weights is None else weights[kept]
+            self.class_weight_ = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=y[kept], sample_weight=of
+            )
+        return codes, self.classes_, np.array_equal(self.classes_, before)
+
+    def _n_programs(self, classes: Floats) -> int:
+        n = len(classes)
+        return 1 if n == 2 else n * (n - 1) // 2 if self.multi_class == "ovo" else n
+
+    def _recipe(self, **given: Any) -> Recipe:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if self.probability is True else None
+        return super()._recipe(class_weight=self.class_weight_, scheme=self.multi_class, seed=seed, **given)
+
+    def _start(self, n: int) -> Floats | None:
+        same = self._model.scheme == self.multi_class or len(self.classes_) == 2
+        return super()._start(n) if same else None
+
+    def _signed_coef(self) -> Floats:
+        coef = super()._signed_coef()
+        if not self._pairwise:
+            return coef
+        return from_layout(coef, np.repeat(np.arange(len(self.classes_)), self._n_support), len(self.classes_))
+
+    @classmethod
+    def _parameters_of(cls, model: Model) -> dict[str, Any]:
+        return {"multi_class": model.scheme}
+
+    def _codes_of(self, model: Model) -> Floats:
+        self.classes_, self.class_weight_ = np.asarray(model.classes), np.ones(len(model.classes))
+        return support_codes(model)
+
+    def _arranged(self, training: Training, codes: Floats) -> tuple[Floats, Floats]:
+        """LIBSVM's layout for one-vs-one."""
+        codes = codes[training.support]
+        order = class_order(codes)
+        coef = training.coef[:, order]
+        return order, to_layout(coef, codes[order], len(self.classes_)) if self._pairwise else coef
+
+    def _keep(self, training: Training, codes: Floats, as_sparse: bool) -> None:
+        super()._keep(training, codes, as_sparse)
+        self._n_support = np.bincount(codes[self.support_], minlength=len(self.classes_)).astype(np.int32)
+        self._probA, self._probB = training.sigmoids.T
+
+
+class SVC(Classifier):
+    """C-support vector classification: scikit-learn's SVC, parameter for parameter, solved exactly and certified.
+
+    Parameters
+    ----------
+    C, kernel, degree, gamma, coef0, tol, cache_size, class_weight, max_iter, decision_function_shape, break_ties
+        As in `sklearn.svm.SVC`. `kernel` may also be a `svmcore.Kernel`; `cache_size` (MB) bounds the kernel matrix
+        or its columns.
+    shrinking, verbose, random_state, probability
+        As in `sklearn.svm.SVC`; `shrinking` changes nothing here, `probability` is deprecated there and here.
+    loss
+        "hinge", or "squared_hinge".
+    solver
+        Name of a solver, or a `svmcore.Solver` with parameters of its own beside `tol` and `max_iter`. "auto" takes an
+        interior point for a linear kernel of few features, and SMO else.
+    multi_class
+        "ovo", one problem for each pair of classes, or "ovr", one for each class against the rest.
+    time_limit
+        Seconds for all problems together; the model at the end of them is usable and certified.
+    n_jobs
+        Binary problems solved at once, on threads; None for all cores.
+    warm_start
+        Begin from the coefficients of the fit before, on as many rows.
+
+    Attributes
+    ----------
+    support_, support_vectors_, n_support_, dual_coef_, coef_, intercept_, classes_, class_weight_, n_iter_,
+    fit_status_, n_features_in_, feature_names_in_, shape_fit_, probA_, probB_
+        As in `sklearn.svm.SVC`; with `multi_class="ovr"` and more than two classes, `dual_coef_` is (n_classes, n_SV).
+    certificate_
+        One `svmcore.Certificate` per binary problem: primal, dual, KKT gap, recomputed in float64.
+    status_
+        One `svmcore.Status` per binary problem.
+    history_
+        Progress (seconds, steps, KKT gap) of each binary problem.
+    plan_
+        How K was served: "resident" or "columns".
+
+    >>> model = SVC(kernel="linear").fit([[-2.0, -1], [-1, -1], [1, 1], [2, 1]], ["a", "a", "b", "b"])
+    >>> model.dual_coef_, model.predict([[-0.8, -1.0]]).tolist(), model.certificate_[0].relative_gap
+    (array([[-0.25,  0.25]]), ['a'], 0.0)
+    """
+
+    task = tasks.SVC
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Classifier._parameter_constraints,
+        "C": [Interval(Real, 0.0, None, closed="right")],
+        "loss": [StrOptions({"hinge", "squared_hinge"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        kernel: Any = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        shrinking: bool = True,
+        probability: bool | str = "deprecated",
+        tol: float = 1e-3,
+        cache_size: float = 200,
+        class_weight: dict | str | None = None,
+        verbose: bool = False,
+        max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        random_state: Any = None,
+        loss: str = "hinge",
+        solver: Any = "auto",
+        multi_class: str = "ovo",
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+    ) -> None:
+        super().__init__(
+            probability=probability,
+            class_weight=class_weight,
+            decision_function_shape=decision_function_shape,
+            break_ties=break_ties,
+            random_state=random_state,
+            multi_class=multi_class,
+            kernel=kernel,
+            degree=degree,
+            gamma=gamma,
+            coef0=coef0,
+            shrinking=shrinking,
+            tol=tol,
+            cache_size=cache_size,
+            verbose=verbose,
+            max_iter=max_iter,
+            solver=solver,
+            time_limit=time_limit,
+            n_jobs=n_jobs,
+            warm_start=warm_start,
+        )
+        self.C = C
+        self.loss = loss
+
+    def _task(self) -> tasks.SVC:
+        return tasks.SVC(self.loss)
+
+
+class NuSVC(Classifier):
+    """Nu-support vector classification: scikit-learn's NuSVC, parameter for parameter, solved exactly and certified.
+
+    Where scikit-learn ignores `class_weight`, here it weights the boxes.
+
+    Parameters
+    ----------
+    nu
+        Bound of the share of margin errors and of support vectors, in (0, 1]. At most twice the share of the smaller
+        class of a problem is feasible, by `class_weight` and sample weights; with `multi_class="ovr"` one class is all
+        others. An infeasible nu is refused, naming the largest feasible one, before any kernel work. Where it is the
+        default, 0.5, a warning says so, and that problem is trained with the largest feasible one.
+    kernel, degree, gamma, coef0, shrinking, probability, tol, cache_size, class_weight, verbose, max_iter,
+    decision_function_shape, break_ties, random_state, solver, multi_class, time_limit, n_jobs, warm_start
+        As in `SVC`. `tol` bounds the KKT gap before the rescaling by rho, as in LIBSVM.
+
+    Attributes
+    ----------
+    rho_
+        (k,) margin of each problem, by which decision values and coefficients were divided, as LIBSVM's are; 1 where
+        it is 0 and cannot. `dual_coef_` times it are the variables that `certificate_` is about.
+    certificate_, status_, history_, plan_
+        As in `SVC`; the other attributes as in `sklearn.svm.NuSVC`.
+
+    >>> model = NuSVC(kernel="linear").fit([[-2.0, -1], [-1, -1], [1, 1], [2, 1]], ["a", "a", "b", "b"])
+    >>> model.predict([[-0.8, -1.0]]).tolist(), model.decision_function([[1.0, 1.0]]).round(6)
+    (['a'], array([0.8]))
+    """
+
+    task = tasks.NuSVC
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**Classifier._parameter_constraints, "nu": SHARE}
+
+    def __init__(
+        self,
+        *,
+        nu: float = 0.5,
+        kernel: Any = "rbf",
+        degree: int = 3,
+        gamma: float | str = "scale",
+        coef0: float = 0.0,
+        shrinking: bool = True,
+        probability: bool | str = "deprecated",
+        tol: float = 1e-3,
+        cache_size: float = 200,
+        class_weight: dict | str | None = None,
+        verbose: bool = False,
+        max_iter: int = -1,
+        decision_function_shape: str = "ovr",
+        break_ties: bool = False,
+        random_state: Any = None,
+        solver: Any = "auto",
+        multi_class: str = "ovo",
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+    ) -> None:
+        super().__init__(
+            probability=probability,
+            class_weight=class_weight,
+            decision_function_shape=decision_function_shape,
+            break_ties=break_ties,
+            random_state=random_state,
+            multi_class=multi_class,
+            kernel=kernel,
+            degree=degree,
+            gamma=gamma,
+            coef0=coef0,
+            shrinking=shrinking,
+            tol=tol,
+            cache_size=cache_size,
+            verbose=verbose,
+            max_iter=max_iter,
+            solver=solver,
+            time_limit=time_limit,
+            n_jobs=n_jobs,
+            warm_start=warm_start,
+        )
+        self.nu = nu
+
+    def _task(self) -> tasks.NuSVC:
+        return tasks.NuSVC(float(self.nu))
+
+    def _recipe(self, **given: Any) -> Recipe:
+        return super()._recipe(nearest=self.nu == tasks.NuSVC.nu, **given)
+
+    @property
+    def rho_(self) -> Floats:
+        """(k,) margin of each problem."""
+        return self._fitted("_scale")
