@@ -11,8 +11,9 @@ from base64 import b64encode
 
 import pytest
 
-from flows.server import CLIENT_AUTH, local_server
+from flows.server import local_server
 
+CLIENT_AUTH = "PREFECT_API_AUTH_STRING"
 SECRET = "hunter2-5f1d"
 
 
