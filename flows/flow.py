@@ -25,6 +25,7 @@ from flows.server import end_with_service
 from pipeline.compute.progress import Progress
 from pipeline.compute.workers import ClusterLost
 from pipeline.config.load import load_experiment
+from pipeline.config.redact import check_parameters, redacted_override
 from pipeline.running.clock import Clock
 from pipeline.running.run import execute
 from svmcore.errors import SVMError
@@ -35,6 +36,7 @@ RETRIES = 2
 DRAIN_SECONDS = 5.0
 _progress: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("progress", default=None)
 _stopped: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("stopped", default=None)
+_given: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("given", default=())
 _clock: contextvars.ContextVar[Clock | None] = contextvars.ContextVar("clock", default=None)
 
 
@@ -79,7 +81,9 @@ def _train(config: Any, overrides: Any, store: str | None) -> Any:
         _hush()
         end_with_service()
     try:
-        exp = load_experiment(config, tuple(overrides))
+        if served:
+            check_parameters(config, tuple(overrides))
+        exp = load_experiment(config, _given.get() or tuple(overrides))
         record = execute(exp, store, _progress.get(), step=_as_task, clock=_clock.get())
     except (KeyboardInterrupt, SystemExit, TerminationSignal) as error:  # Prefect would take it for a crash
         _stopped.set(error)
@@ -129,9 +133,10 @@ def run_flow(
     _hush()
     _progress.set(progress)
     _clock.set(clock)
+    _given.set(tuple(overrides))  # Prefect keeps the parameters of a flow
     try:
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if alone else {}):
-            return marginflow(config, list(overrides), store)
+            return marginflow(config, [redacted_override(text) for text in overrides], store)
     except CancelledRun:
         raise _stopped.get() or SystemExit(143) from None
     finally:

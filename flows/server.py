@@ -7,6 +7,7 @@ the user has set (PREFECT_API_URL, or the active profile) is used instead.
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -40,6 +41,7 @@ ALONE = {  # of the server that serves one run
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
 }
+AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
 START_SECONDS = 120.0
 USUAL_PORT = 4200
 SERVICE = "MARGINFLOW_SERVICE"
@@ -87,8 +89,11 @@ def user_server() -> bool:
 
 
 def local_server() -> AbstractContextManager["_Server | None"]:
-    """Start a server and point PREFECT_API_URL at it; it ends with this block. None where the user has one."""
-    return _unless_there_is_one(ALONE)
+    """Start a server and point PREFECT_API_URL at it; it ends with this block. None where the user has one.
+
+    It answers to this process and its children alone: another user of the host could start flows on it otherwise.
+    """
+    return _unless_there_is_one(ALONE | {AUTH: f"marginflow:{secrets.token_urlsafe(32)}"})
 
 
 def kept_server() -> AbstractContextManager["_Server | None"]:
@@ -116,11 +121,16 @@ def _started(extra: dict[str, str], port: int = 0) -> Iterator["_Server"]:
             listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         server = _Server(listener, extra)
-    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+    ours = {"PREFECT_API_URL": f"{server.url}/api"} | ({CLIENT_AUTH: extra[AUTH]} if AUTH in extra else {})
+    before = os.environ.get(CLIENT_AUTH)
+    os.environ.update(ours)
     try:
         yield server
     finally:
-        os.environ.pop("PREFECT_API_URL", None)
+        for name in ours:
+            os.environ.pop(name, None)
+        if before is not None:
+            os.environ[CLIENT_AUTH] = before
         server.close()
 
 

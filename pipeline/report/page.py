@@ -118,7 +118,10 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8; run the experiment again") from None
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class LocalStore(Store):
         there = next(p for p in (self.path, *self.path.parents) if os.path.lexists(p))
         if not there.is_dir():
             raise InputError(f"store {self.url}: {there} is a file, not a folder; give a folder that can be written")
+        if not write and there != self.path:
+            raise InputError(f"store {self.url}: no such folder; give the folder or URL that runs were written to")
         if write:
             check_writable(there, f"store {self.url}")
 

@@ -165,12 +165,14 @@ def test_workers__that_do_not_see_the_store_are_refused(solved, large, two_worke
 
 
 @pytest.mark.parametrize("sweep", [None, {"grid": {"C": [1, 10]}}], ids=["run", "batch"])
-def test_run__scores_large_test_sets_on_its_workers(sweep, large, mapped, two_workers, tmp_path):
+def test_run__scores_large_test_sets_on_its_workers(
+    sweep, large, mapped, two_workers, address_of_two_workers, tmp_path
+):
     two_workers.client.wait_for_workers(2)
     given = config_at(tmp_path, 3, "npz") | {"sweep": sweep}
     inline = run(given | {"cluster": {"kind": "inline"}}, store=str(tmp_path / "inline"))
     assert mapped == []
-    cluster = {"kind": "address", "address": two_workers.client.scheduler.address}
+    cluster = address_of_two_workers
     found = run(given | {"cluster": cluster}, store=str(tmp_path / "dask"))
     assert "_decide_part" in mapped
     assert found["accuracy"] == inline["accuracy"]

@@ -246,9 +246,8 @@ def test_task__weights_are_of_the_folds_training_rows(config, digits, finished):
 
 
 # --- one answer whatever computes it --------------------------------------------------------------------------------
-def test_results__are_the_same_bytes_on_worker_processes(config, finished, two_workers, tmp_path):
-    address = {"kind": "address", "address": two_workers.client.scheduler.address}
-    two = run(config | {"cluster": address}, store=tmp_path / "two")
+def test_results__are_the_same_bytes_on_worker_processes(config, finished, address_of_two_workers, tmp_path):
+    two = run(config | {"cluster": address_of_two_workers}, store=tmp_path / "two")
     one = run(config | {"cluster": {"kind": "local", "workers": 1}}, store=tmp_path / "one")
     assert results(two) == results(one) == results(finished[0])
     manifests = [(Path(found["model"]) / "manifest.json").read_bytes() for found in (one, two, finished[0])]
@@ -257,15 +256,16 @@ def test_results__are_the_same_bytes_on_worker_processes(config, finished, two_w
     assert two["blocks"] == one["blocks"] == {"total": strips, "reused": 0}
 
 
-def test_kernels__of_the_next_bundle_are_computed_while_this_one_is_solved(config, finished, two_workers, tmp_path):
-    address = {"kind": "address", "address": two_workers.client.scheduler.address}
+def test_kernels__of_the_next_bundle_are_computed_while_this_one_is_solved(
+    config, finished, address_of_two_workers, tmp_path
+):
     events = []
 
     def tell(stage, done, total, **info):
         events.append((stage, done))
 
     limits = ["cache.limit=1500KiB"]  # room for one K: a bundle each
-    found = run(config | {"cluster": address}, limits, store=tmp_path, progress=tell)
+    found = run(config | {"cluster": address_of_two_workers}, limits, store=tmp_path, progress=tell)
     assert results(found) == results(finished[0])
     second_kernel = [i for i, event in enumerate(events) if event == ("kernel", 1)][1]
     first_solved = next(i for i, event in enumerate(events) if event == ("solve", 90))
