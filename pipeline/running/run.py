@@ -13,18 +13,15 @@ from pipeline.running.plan import forecast_run
 from pipeline.running.publish import publish
 from pipeline.running.session import Session, check_inputs, open_session
 from pipeline.running.stages import Step, ingest, kernel, score, solve
+from pipeline.running.steps import Steps, silently
+from pipeline.storage.base import Store
 from pipeline.storage.cache import evict
 
 __all__ = ["execute", "run", "train"]
 
 
-def _plainly(name: str, stage: Callable[..., Any], *args: Any) -> Any:
-    """Call the stage."""
-    return stage(*args)
-
-
-def train(session: Session, step: Step = _plainly) -> dict[str, Any]:
-    """All stages in order; `step(name, stage, *args)` is how a scheduler wraps each."""
+def train(session: Session, step: Step) -> dict[str, Any]:
+    """All stages in order; `step(name, stage, *args)` runs each."""
     if session.exp.sweep is not None:
         return train_batch(session, step)
     data = step("ingest", ingest, session)
@@ -37,20 +34,22 @@ def train(session: Session, step: Step = _plainly) -> dict[str, Any]:
 
 def execute(
     exp: Experiment,
-    store: str | None = None,
+    store: Store,
     progress: Progress | None = None,
-    step: Step = _plainly,
+    tell: Callable[..., None] = silently,
     clock: Clock | None = None,
 ) -> dict[str, Any]:
-    """Run a checked experiment; on an error nothing of it is listed, and no empty folder stays behind."""
-    opened = check_inputs(exp, store)
+    """Run an experiment whose inputs were checked (`check_inputs` gives the store), and publish it.
+
+    On an error nothing of it is listed, and no empty folder stays behind. `tell` hears of every stage; see `Steps`.
+    """
     try:
-        with open_session(exp, opened, progress, clock) as session:
-            record = train(session, step)
-        evict(opened.cache, exp.cache.disk)
+        with open_session(exp, store, progress, clock) as session:
+            record = train(session, Steps(tell))
+        evict(store.cache, exp.cache.disk)
         return record
     finally:
-        opened.tidy()
+        store.tidy()
 
 
 def run(
@@ -70,4 +69,5 @@ def run(
     progress
         Called as `progress(stage, done, total, **info)`.
     """
-    return execute(load_experiment(config, overrides), store, progress)
+    exp = load_experiment(config, overrides)
+    return execute(exp, check_inputs(exp, store), progress)

@@ -15,6 +15,7 @@ from typing import Any
 from svmcore.errors import InputError
 
 __all__ = [
+    "FULL",
     "StoreFull",
     "check_writable",
     "remove_empty",
