@@ -86,14 +86,18 @@ def _insist(page: "_Page", event: dict[str, Any], events: "_Events", server: Pri
             page.tell(event)
             return
         except httpx.HTTPError as error:
-            why = f"{page.url}: {type(error).__name__}"
             status = getattr(getattr(error, "response", None), "status_code", 503)
-            if (400 <= status < 500 and status not in (408, 429)) or events.closing():
-                raise Lost(f"{why} {error}".split("\n")[0]) from None
+            why = f"{page.url}: {type(error).__name__}" + (f" {status}" if status != 503 else "")
+            if 400 <= status < 500 and status not in (408, 429):
+                raise Lost(why) from None
         if server is not None and server.ended():
             raise Lost("its server has ended")
         if time.monotonic() - since > HICCUP_SECONDS:
+            if events.ended.is_set():
+                raise Lost(why)
             _say(lost=why)
+        if events.closing():
+            raise Lost(why)
         events.pause(pause)
         pause = min(2 * pause, PAUSE_SECONDS[1])
 

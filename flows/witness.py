@@ -82,7 +82,8 @@ class Witness:
         self._wait(self.process)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        starting = 0.0 if self.heard else max(0.0, self.started + start_seconds() - time.monotonic())
+        up = self.heard or user_server()
+        starting = 0.0 if up else max(0.0, self.started + start_seconds() - time.monotonic())
         try:
             process.wait(timeout=starting + CLOSE_SECONDS + SLACK_SECONDS)
         except subprocess.TimeoutExpired:
@@ -104,11 +105,12 @@ class Witness:
     def _read(self) -> None:
         pipe = self.process.stdout if self.process else None
         assert pipe is not None
-        for line in pipe:
-            with contextlib.suppress(ValueError, KeyError):
-                found = json.loads(line)
-                self.heard, self.done = self.heard or "seen" in found, self.done or "done" in found
-                self._lose(found["lost"])
+        with pipe:
+            for line in pipe:
+                with contextlib.suppress(ValueError, KeyError):
+                    found = json.loads(line)
+                    self.heard, self.done = self.heard or "seen" in found, self.done or "done" in found
+                    self._lose(found["lost"])
         if not self.done:
             self._lose("its client ended")
 

