@@ -50,48 +50,24 @@ def run(
 ) -> None:
     """Train all that the config declares, and publish it with its certificates."""
     from flows.console import progress_display
+    from flows.witness import Witness
     from pipeline.config.load import load_experiment
+    from pipeline.config.redact import redacted_override, redacted_text
     from pipeline.running.clock import Clock
     from pipeline.running.run import execute
     from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
-    check_inputs(exp, store)
+    opened, clock = check_inputs(exp, store), Clock(STARTED)
     with progress_display(exp.tol) as progress:
         if no_prefect:
-            record = execute(exp, store, progress, clock=Clock(STARTED))
+            record = execute(exp, opened, progress, clock=clock)
         else:
-            record = _run_in_flow(exp, config, set_, store, progress)
+            shown = {"config": config, "overrides": [redacted_override(text) for text in set_]}
+            with Witness(shown | {"store": store and redacted_text(store)}) as witness:
+                record = execute(exp, opened, progress, witness.tell, clock)
+                witness.published(record)
     _print(record, json_, _summary)
-
-
-def _run_in_flow(exp: Any, config: str, overrides: Sequence[str], store: str | None, progress: Any) -> dict[str, Any]:
-    """Start a server if the user has none, and only then import prefect: both take seconds, side by side."""
-    from flows.server import local_server
-    from pipeline.running.clock import Clock
-
-    clock = Clock(STARTED)
-    with local_server() as server:
-        if server is not None:
-            _refuse_what_cannot_fit(exp, store, progress, clock)
-        from flows.flow import run_flow
-
-        if server is not None:
-            server.wait()
-        return run_flow(config, overrides, store, progress, clock, alone=server is not None)
-
-
-def _refuse_what_cannot_fit(exp: Any, store: str | None, progress: Any, clock: Any) -> None:
-    """Read the rows while the server comes up; any other fault is left to the flow, which tells Prefect of it."""
-    from pipeline.running.plan import check_fits
-    from svmcore.errors import MemoryLimit
-
-    try:
-        check_fits(exp, store, progress, clock)
-    except MemoryLimit:
-        raise
-    except (SVMError, OSError):
-        return
 
 
 @app.command()
@@ -335,10 +311,6 @@ def _outcome(argv: Sequence[str] | None) -> int:
             _tell(usage())
             return REFUSED
         return _fail(usage(), REFUSED) if usage else _fail(error, FAILED)
-    except BaseException as error:
-        if type(error).__name__ == "TerminationSignal":  # Prefect's form of a SIGTERM
-            return TERMINATED
-        raise
     return result if isinstance(result, int) else DONE
 
 

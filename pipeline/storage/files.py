@@ -16,6 +16,7 @@ from pipeline.storage.leases import owned_name, sweep
 from svmcore.errors import InputError
 
 __all__ = [
+    "FULL",
     "StoreFull",
     "check_writable",
     "flush",

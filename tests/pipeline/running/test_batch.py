@@ -19,10 +19,9 @@ from sklearn.svm import SVC
 
 from pipeline import load_model, run
 from pipeline.answers import problem as problems
-from pipeline.answers.chains import solve_chain
 from pipeline.answers.problem import bounds, target_of
 from pipeline.answers.result import read_answer, read_result
-from pipeline.answers.solve import solve_problem
+from pipeline.answers.solve import solve_chain, solve_problem
 from pipeline.config.load import load_experiment
 from pipeline.running import batch as batches
 from pipeline.running.session import check_inputs, open_session
@@ -291,7 +290,7 @@ def test_results__after_a_failure_on_the_way(config, finished, tmp_path, monkeyp
         solved.extend(step for step in steps if step.status == "converged")
         return steps
 
-    monkeypatch.setattr("pipeline.answers.chains.solve_chain", failing)
+    monkeypatch.setattr("pipeline.answers.solve.solve_chain", failing)
     with pytest.raises(OSError, match="No space"):
         run(config, store=tmp_path)
     monkeypatch.undo()
