@@ -146,6 +146,7 @@ class _Outputs:
             self.sizes = self.sizes + qp.shift * self.length
         served = None if self.exact is None else qp.source.rounding
         self.errors = self._finest_errors(self.values) if self._direct else self._errors(served)
+        self.sizes = np.where(np.isfinite(self.errors), self.sizes + self.errors, self.sizes)  # of the exact values
 
     @property
     def _direct(self) -> bool:
@@ -164,9 +165,10 @@ class _Outputs:
         terms = terms or len(self.support) / 8.0 + 8.0
         if rounding is None:
             return EPS * terms * self.sizes
-        if not np.isfinite(rounding.relative):  # a kernel that does not say
+        if not rounding.relative < 1.0:  # a kernel that does not say, or as good as nothing
             return np.full_like(self.sizes, np.inf)
-        return (EPS * terms + rounding.relative) * self.sizes + rounding.absolute * self.length
+        known = 1.0 - rounding.relative  # the bound is a part of the exact values, the sizes are of those served
+        return EPS * terms * self.sizes + (rounding.relative * self.sizes + rounding.absolute * self.length) / known
 
     def _finest_errors(self, values: Floats) -> Floats:
         """Bound (n,) of what twice the digits leave: the last rounding, and that of the values."""
@@ -263,14 +265,20 @@ class _Outputs:
     def bars(self, multipliers: Floats) -> tuple[float, int]:
         """(bound of the error of primal and dual, rows with exact outputs)."""
         qp = self.qp
-        norm2 = 0.5 * float(np.abs(self.coef) @ self.errors)
+        norm2 = 0.5 * _weighted(np.abs(self.coef), self.errors)
         residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         error = qp.at_variables(self.errors)
         slope = np.abs(_steepest(qp, residual, error))
-        finite = np.isfinite(slope)
-        losses = float(slope[finite] @ np.abs(residual[finite]))
+        slope[~np.isfinite(slope)] = 0.0
+        losses = float(slope @ np.abs(residual))
         sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
-        return norm2 + float(slope[finite] @ error[finite]) + sums, int(self.exact_rows.sum())
+        return norm2 + _weighted(slope, error) + sums, int(self.exact_rows.sum())
+
+
+def _weighted(weights: Floats, errors: Floats) -> float:
+    """Sum of the errors (n,) with their weights >= 0; one without a weight may be infinite."""
+    counts = weights > 0
+    return float(weights[counts] @ errors[counts])
 
 
 def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
@@ -293,15 +301,14 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
     """KKT gap and the bound of its error."""
     error = qp.at_variables(outputs.errors)
     grows, shrinks = beta < qp.hi, beta > qp.lo
-    gap, high, low = 0.0, 0.0, 0.0
+    gap, most = 0.0, 0.0
     for at, anchored in _parts(qp):
         ends = []
-        for sign in (0.0, 1.0, -1.0):
-            m = (score + sign * error)[at][grows[at]].max(initial=-np.inf)
-            least = (score - sign * error)[at][shrinks[at]].min(initial=np.inf)
-            ends.append(max(m, -least) if anchored else m - least)
-        gap, high, low = (max(old, float(new)) for old, new in zip((gap, high, low), ends, strict=True))
-    return gap, max(high - gap, gap - low)
+        for up, down in ((score, score), (score + error, score - error)):
+            m, least = up[at][grows[at]].max(initial=-np.inf), down[at][shrinks[at]].min(initial=np.inf)
+            ends.append(float(max(m, -least) if anchored else m - least))
+        gap, most = max(gap, ends[0]), max(most, ends[1])  # errors can widen it by no less than they can narrow it
+    return gap, most - gap
 
 
 def _multiplier(qp: SignedQP, beta: Floats, score: Floats, g: int) -> float:
@@ -323,7 +330,7 @@ def _dual(qp: SignedQP, beta: Floats, norm2: float) -> float:
 
 
 def _infeasibility(qp: SignedQP, beta: Floats) -> float:
-    worst = max(0.0, float((qp.lo - beta).max(initial=0.0)), float((beta - qp.hi).max(initial=0.0)))
+    worst = float(np.maximum(qp.lo - beta, beta - qp.hi).max(initial=0.0))
     return max([worst, *(_sum_error(qp, beta, g) for g in range(len(qp.groups.sums)))])
 
 

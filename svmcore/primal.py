@@ -79,8 +79,8 @@ def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
 
 
 def _slope_before(residual: Floats, lo: Floats, hi: Floats, ridge: Floats) -> Floats:
-    """h'_v of a residual, hi where it is 0 without a ridge."""
-    t = np.where(residual >= 0, hi, lo)
+    """h'_v at or before the first place where one changes: without a ridge that is hi."""
+    t = hi.copy()
     soft = ridge > 0
     t[soft] = residual[soft] / ridge[soft]
     return np.clip(t, lo, hi)
@@ -90,7 +90,7 @@ def _middle(t: Floats, needs_less: Floats) -> float:
     """Middle of the interval of b in which no unbounded variable has a loss, or of where it would be."""
     least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
     ends = [float(end) for end in (least, most) if np.isfinite(end)]
-    return float(np.mean(ends)) if ends else 0.0
+    return float(np.mean(ends))
 
 
 def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float], float]) -> float:
@@ -99,8 +99,8 @@ def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float],
     grade, inside = float(bend[always].sum()), np.isfinite(place)
     order = np.argsort(place[inside], kind="stable")
     place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
-    if not len(place):
-        return float(-value_at(0.0) / grade) if grade > 0 else 0.0
+    if not len(place):  # no variable has a bound
+        return float(-value_at(0.0) / grade)
     first = value_at(float(place[0]))
     if first >= 0:
         return float(place[0] - first / grade) if grade > 0 else float(place[0])
@@ -110,4 +110,6 @@ def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float],
     if k < len(place) and after[k] - jump[k] <= 0:  # it passes 0 in the jump at this place
         return float(place[k])
     k -= 1
-    return float(place[k] - after[k] / slopes[k]) if slopes[k] > 0 else float(place[min(k + 1, len(place) - 1)])
+    return (
+        float(place[k] - after[k] / slopes[k]) if slopes[k] > 0 else float(place[-1])
+    )  # it never does, but by rounding

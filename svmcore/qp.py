@@ -187,7 +187,9 @@ class SignedQP:
             return
         shrinks = np.where(missing * part < 0, np.abs(part), 0.0)  # towards 0 first: the warm start stays sparse
         grows = np.where(missing > 0, hi - part, part - lo)
-        room = shrinks if shrinks.sum() >= abs(missing) else np.where(np.isinf(grows), 1.0, grows)
+        endless = np.isinf(grows)
+        far = np.where(endless, 1.0, 0.0) if endless.any() else grows  # who has no bound carries it all
+        room = shrinks if shrinks.sum() >= abs(missing) else far
         if room.sum() > 0:
             beta[at] = np.clip(part + missing * room / room.sum(), lo, hi)
 

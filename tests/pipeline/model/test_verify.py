@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from pipeline import run
-from pipeline.model.stored import _write_manifest
+from pipeline.model import verify as verify_module
+from pipeline.model.stored import _write_manifest, load_model
 from pipeline.model.verify import verify
 from svmcore.errors import InputError
 from svmcore.solvers import SMO, base
@@ -228,3 +230,133 @@ def test_verify__sparse_squared_hinge_with_folds_of_copies(tmp_path):
     assert found["plan"]["n_merged"] < found["n_train"]
     report = verify(found["run"])
     assert report["agrees"], json.dumps(report["differences"])
+
+
+# ---- by hand, without a run of their own
+def a_row_more(group):
+    for name in ("shift", "factor"):
+        group[name][...] = group[name][...] + [0.0, 1e-9]
+
+
+def other_classes(group):
+    group.attrs["classes"] = ["ant", "bee", "dog"]
+
+
+def another_scaling(group):
+    group.attrs["scaling"] = "minmax"
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [(a_row_more, ["scaling"]), (other_classes, ["classes"]), (another_scaling, ["scaling"])],
+)
+def test_verify__facts_of_the_rows_that_are_not_theirs_are_named_and_nothing_else(copied, change, parts):
+    report = verify(rewritten(copied, change))
+    assert [difference["part"] for difference in report["differences"]] == parts
+    assert report["per_class"] == []
+    assert not report["agrees"]
+    assert "accuracy" not in report
+
+
+def test_verify__a_report_names_the_model_its_parts_and_its_progress(rows_run, copied):
+    steps = []
+    report = verify(copied, lambda *step: steps.append(step))
+    assert Path(report["model"]) == copied / "model.zarr"
+    assert [step for step in steps if step[0] == "verify"] == [("verify", k, 3) for k in (1, 2, 3)]
+    keys = {"label", "primal", "dual", "kkt_gap", "relative_gap", "infeasibility", "uncertainty", "bar"}
+    assert [(entry["label"], set(entry)) for entry in report["per_class"]] == [(c, keys) for c in ("ant", "bee", "cat")]
+    assert report["train_accuracy"] == rows_run["train_accuracy"]
+    halved = verify(rewritten(copied, halve_one))
+    for difference in halved["differences"]:
+        assert set(difference) == {"part", "stored", "recomputed"}
+        assert difference["stored"] != difference["recomputed"]
+
+
+def test_equal_rows__of_any_container():
+    X = np.array([[1.0, 0.0], [2.0, 3.0]])
+    other, sparse_X = np.array([[1.0, 1e-12], [2.0, 3.0]]), csr_matrix(X)
+    for a, b, equal in (
+        (X, X.copy(), True),
+        (X, other, False),
+        (X, X[:1], False),
+        (X[:1], X[[0, 0]], False),
+        (sparse_X, sparse_X.copy(), True),
+        (sparse_X, X, True),
+        (X, sparse_X, True),
+        (sparse_X, csr_matrix(other), False),
+        (sparse_X, other, False),
+        (sparse_X, sparse_X[:1], False),
+    ):
+        assert verify_module._equal_rows(a, b) is equal
+
+
+def test_identity__of_an_older_format_is_filled_up():
+    task = {"C": 1.0, "fold": [0, 5], "kernel": {"name": "rbf"}}
+    assert verify_module._identity(task | {"no_more": 1}) == task | {"fold": (0, 5)}
+    assert verify_module._identity({"C": 2.0}) == {"C": 2.0, "kernel": {}, "fold": None}
+
+
+def test_doubtful__rows_whose_label_hangs_on_less_than_their_doubt():
+    one = np.array([[0.5], [-0.5], [0.25], [-0.25], [0.0]])
+    doubts = np.full((5, 1), 0.25)
+    np.testing.assert_array_equal(verify_module._doubtful(one, doubts), [False, False, True, True, True])
+    # a value that could be of the other sign, a lead of at most two doubts, and none of both
+    three = np.array([[0.1, 2.0, -2.0], [1.0, 1.5, -2.0], [1.0, 1.625, -2.0], [-3.0, -1.0, -2.0], [-9.0, -2.5, -2.0]])
+    doubts = np.full((5, 3), 0.25)
+    np.testing.assert_array_equal(verify_module._doubtful(three, doubts), [True, True, False, False, True])
+    doubts[3, 0] = 0.5  # the largest of a row counts
+    doubts[0] = 0.05
+    np.testing.assert_array_equal(verify_module._doubtful(three, doubts), [False, True, False, True, True])
+    pair = np.array([[1.0, 1.5], [1.5, 1.0], [-1.0, 1.0]])
+    np.testing.assert_array_equal(verify_module._doubtful(pair, np.full((3, 2), 0.25)), [True, True, False])
+
+
+@pytest.fixture(scope="module")
+def recomputed(rows_run, tmp_path_factory):
+    """(model, data set, decision values (m, 3)) of the finished run."""
+    stored = load_model(rows_run["run"])
+    dataset = verify_module.datasets.ingest(
+        verify_module.load_experiment(stored.metadata["config"]), tmp_path_factory.mktemp("again"), verify_module.silent
+    )
+    found = list(verify_module._found(stored, dataset, tmp_path_factory.mktemp("root"), verify_module.silent))
+    return stored, dataset, np.stack([part.decision for _, _, part in found], axis=1)
+
+
+def test_accuracies__may_be_off_by_the_copies_of_doubtful_rows_and_no_more(recomputed):
+    stored, dataset, decision = recomputed
+    counts, n = dataset.counts(), dataset.n_train
+    none, two = np.zeros_like(decision), np.zeros_like(decision)
+    rows = np.flatnonzero(counts == 2)[:2]  # copies count
+    two[rows] = 100.0
+    true = stored.metadata["train_accuracy"]
+
+    def parts(doubts, **changes):
+        changed = dataclasses.replace(stored, metadata=stored.metadata | changes)
+        return [d.part for d in verify_module._score_differences(changed, dataset, decision, doubts)[1]]
+
+    assert counts[rows].sum() == 4
+    assert parts(none) == parts(two) == []
+    for sign in (1, -1):
+        assert parts(none, train_accuracy=true + sign / n) == ["train_accuracy"]
+        assert parts(two, train_accuracy=true + sign * 4 / n) == []
+        assert parts(two, train_accuracy=true + sign * 5 / n) == ["train_accuracy"]
+        assert parts(two, accuracy=stored.metadata["accuracy"] + sign * 1e-9) == ["accuracy"]
+        assert parts(two, accuracy=stored.metadata["accuracy"] + sign * 1e-13) == []
+    assert parts(none, accuracy=None) == ["accuracy"]
+    scores, differences = verify_module._score_differences(stored, dataset, decision, none)
+    assert (scores, differences) == ({"accuracy": stored.metadata["accuracy"], "train_accuracy": true}, [])
+
+
+def test_verify__decisions_and_bias_are_those_of_the_model(recomputed):
+    stored, dataset, decision = recomputed
+    expected = stored.model.decision_function(dataset.X())
+    np.testing.assert_allclose(decision, expected, atol=2e-4)  # the bias is known to the gap
+
+
+def test_served_rounding__is_of_the_type_that_the_solver_was_served(recomputed):
+    stored, dataset, _ = recomputed
+    double = dataclasses.replace(stored, metadata=stored.metadata | {"dtype": "float64"})
+    single = dataclasses.replace(stored, metadata=stored.metadata | {"dtype": "float32"})
+    bounds = [verify_module._served_rounding(model, dataset).within(1.0) for model in (single, double)]
+    assert 2.0**-24 <= bounds[0] < 1e-4
+    assert 2.0**-53 <= bounds[1] < 1e-12

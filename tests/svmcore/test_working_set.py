@@ -1,0 +1,118 @@
+"""Squares of working sets: parts of K, whatever they were copied from, as sets grow and change."""
+
+import numpy as np
+import pytest
+
+from svmcore import ResidentGram
+from svmcore.solvers.smo import WorkingSet
+from svmcore.squares import Squares, give_back, squares
+from svmcore.state import MemoryState
+
+from ..small_programs import AFewAtOnce, FewColumns, of_integers
+
+KINDS = ["none", "one", "two", "two and none", "rows", "shift", "rows and shift"]
+
+
+@pytest.fixture
+def no_squares():
+    give_back()
+    yield
+    give_back()
+
+
+def square_of(qp, idx, members):
+    rows = np.arange(qp.m) if qp.rows is None else qp.rows
+    return qp.source.matrix[np.ix_(rows[idx], rows[members])] + qp.shift
+
+
+@pytest.mark.usefixtures("no_squares")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("source", [ResidentGram, FewColumns])
+@pytest.mark.parametrize("kind", ["one", "rows", "shift", "rows and shift"])
+def test_square__is_the_part_of_K(kind, source, dtype):
+    qp, beta = of_integers(kind, 5, source=source, dtype=dtype)
+    idx, members = np.array([8, 1, 5, 0, 9, 2, 4]), np.array([3, 8, 0, 1])
+    out = np.full((7, 4), 77.0, dtype)
+    MemoryState(qp, beta).square(idx, members, out)
+    np.testing.assert_array_equal(out, square_of(qp, idx, members))
+
+
+@pytest.mark.usefixtures("no_squares")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("source", [ResidentGram, AFewAtOnce])
+@pytest.mark.parametrize("kind", ["one", "shift"])
+def test_square__is_copied_from_the_last_one_where_that_has_the_pair(kind, source, dtype):
+    qp, beta = of_integers(kind, 6, source=source, dtype=dtype)
+    held = np.array([8, 2, 5])
+    kept = square_of(qp, held, held) + dtype(1000.0)  # marked, so that it shows what was copied
+    squares().keep(qp.source, qp.shift, held, kept, np.empty(0))
+    idx, members = np.array([8, 1, 5, 0, 9]), np.array([3, 8, 0, 2, 5])
+    out = np.full((5, 5), 77.0, dtype)
+    MemoryState(qp, beta).square(idx, members, out)
+    marked = np.isin(idx, held)[:, None] & np.isin(members, held)
+    np.testing.assert_array_equal(out, square_of(qp, idx, members) + 1000.0 * marked)
+
+
+@pytest.mark.usefixtures("no_squares")
+def test_square__of_another_K_or_shift_is_not_copied():
+    qp, beta = of_integers("shift", 7)
+    held = np.array([0, 1])
+    for source, shift in ((qp.source, 0.0), (ResidentGram(qp.source.matrix), 1.0)):
+        squares().keep(source, shift, held, np.full((2, 2), 99.0), np.empty(0))
+        out = np.empty((2, 2))
+        MemoryState(qp, beta).square(held, held, out)
+        np.testing.assert_array_equal(out, square_of(qp, held, held))
+
+
+@pytest.mark.usefixtures("no_squares")
+def test_square__two_variables_on_a_row_are_never_copied():
+    """Members of a kept square are rows of K where every variable has its own."""
+    qp, beta = of_integers("rows", 8)
+    squares().keep(qp.source, 0.0, np.array([0, 1]), np.full((2, 2), 99.0), np.empty(0))
+    idx, out = np.array([0, 1, 5]), np.empty((3, 3))
+    MemoryState(qp, beta).square(idx, idx, out)
+    np.testing.assert_array_equal(out, square_of(qp, idx, idx))
+
+
+def test_squares__one_is_kept_and_its_memory_used_again():
+    own, source = Squares(), ResidentGram(np.eye(3))
+    first, second = np.empty(9), np.empty(16)
+    own.keep(source, 0.0, np.array([0]), first.reshape(3, 3), first)
+    assert own.known(source, 0.0).square.base is first
+    own.keep(source, 0.0, np.array([1]), second.reshape(4, 4), second)
+    assert own.known(source, 0.0).square.base is second
+    assert own.take(9, np.dtype(np.float64)) is first
+
+
+# ---- working sets
+@pytest.mark.usefixtures("no_squares")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("source", [ResidentGram, FewColumns])
+@pytest.mark.parametrize("kind", KINDS)
+def test_working_set__its_square_is_that_of_its_members_as_it_grows_and_changes(kind, source, dtype):
+    qp, beta = of_integers(kind, 9, m=40, source=source, dtype=dtype)
+    state, rng = MemoryState(qp, beta), np.random.default_rng(9)
+    for _ in range(2):  # the second set finds the square of the first
+        working = WorkingSet(state, qp, 12)
+        for count in (5, 4, 3, 2, 12, 1):  # grows to 12, then others leave
+            newcomers = rng.permutation(np.flatnonzero(working.outside))[:count]
+            working.admit(newcomers)
+            members, q = working.members, len(working.members)
+            assert set(newcomers) <= set(members)
+            assert q == len(set(members)) <= 12
+            np.testing.assert_array_equal(np.flatnonzero(~working.outside), np.sort(members))
+            np.testing.assert_array_equal(working.square[:q, :q], square_of(qp, members, members))
+        working.release()
+
+
+@pytest.mark.usefixtures("no_squares")
+def test_working_set__the_least_important_leave():
+    qp, beta = of_integers("one", 10, m=40)
+    state = MemoryState(qp, beta)
+    working = WorkingSet(state, qp, 12)
+    working.admit(np.arange(12))
+    worth = state.importance(np.arange(12))
+    working.admit(np.arange(20, 24))
+    left = np.setdiff1d(np.arange(12), working.members)
+    assert len(left) == 4
+    assert worth[left].max() <= np.delete(worth, left).min()
