@@ -50,56 +50,40 @@ def run(
 ) -> None:
     """Train all that the config declares, and publish it with its certificates."""
     from flows.console import progress_display
+    from flows.witness import Witness
     from pipeline.config.load import load_experiment
+    from pipeline.config.redact import redacted_override, redacted_text
     from pipeline.running.clock import Clock
     from pipeline.running.run import execute
     from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
-    check_inputs(exp, store)
+    opened, clock = check_inputs(exp, store), Clock(STARTED)
     with progress_display(exp.tol) as progress:
         if no_prefect:
-            record = execute(exp, store, progress, clock=Clock(STARTED))
+            record = execute(exp, opened, progress, clock=clock)
         else:
-            record = _run_in_flow(exp, config, set_, store, progress)
+            shown = {"config": config, "overrides": [redacted_override(text) for text in set_]}
+            with Witness(shown | {"store": store and redacted_text(store)}) as witness:
+                record = execute(exp, opened, progress, witness.tell, clock)
+                witness.published(record)
     _print(record, json_, _summary)
 
 
-def _run_in_flow(exp: Any, config: str, overrides: Sequence[str], store: str | None, progress: Any) -> dict[str, Any]:
-    """Start a server if the user has none, and only then import prefect: both take seconds, side by side."""
-    from flows.server import local_server
-    from pipeline.running.clock import Clock
-
-    clock = Clock(STARTED)
-    with local_server() as server:
-        if server is not None:
-            _refuse_what_cannot_fit(exp, store, progress, clock)
-        from flows.flow import run_flow
-
-        if server is not None:
-            server.wait()
-        return run_flow(config, overrides, store, progress, clock, alone=server is not None)
-
-
-def _refuse_what_cannot_fit(exp: Any, store: str | None, progress: Any, clock: Any) -> None:
-    """Read the rows while the server comes up; any other fault is left to the flow, which tells Prefect of it."""
-    from pipeline.running.plan import check_fits
-    from svmcore.errors import MemoryLimit
-
-    try:
-        check_fits(exp, store, progress, clock)
-    except MemoryLimit:
-        raise
-    except (SVMError, OSError):
-        return
-
-
 @app.command()
-def plan(config: Config, set_: Set = [], json_: Json = False) -> None:  # noqa: B006
+def plan(
+    config: Config,
+    set_: Set = [],  # noqa: B006
+    json_: Json = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Open what the config of somebody's run names.")] = False,
+) -> None:
     """Bytes and seconds, before any work."""
     from pipeline.config.load import load_experiment
+    from pipeline.model.stored import check_own_config
     from pipeline.running.plan import plan_of
 
+    if not trust:
+        check_own_config(config)
     _print(plan_of(load_experiment(config, set_)), json_, _plan_text)
 
 
@@ -119,16 +103,26 @@ def predict(
     else:
         accuracy = record["accuracy"]
         _tell(f"{record['n']:,} rows" + ("" if accuracy is None else f", accuracy {accuracy:.4f}"))
+    if record["unknown_labels"]:
+        shown = ", ".join(map(repr, record["unknown_labels"][:10]))
+        _tell(f"{record['n_unknown']:,} rows with labels that the training data has not ({shown}) are left out of it")
 
 
 @app.command()
-def verify(model: ModelPath, json_: Json = False) -> None:
+def verify(
+    model: ModelPath,
+    source: Annotated[str | None, typer.Option("--source", metavar="URL", help="Its training rows are here.")] = None,
+    test: Annotated[str | None, typer.Option("--test", metavar="URL", help="Its test rows are here.")] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Open what somebody else's model names.")] = False,
+    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its signer's public key (PEM).")] = None,
+    json_: Json = False,
+) -> None:
     """Recompute every certificate from the data, in float64; exit 1 naming what differs."""
     from flows.console import progress_display
     from pipeline.model.verify import verify as recompute
 
     with progress_display() as progress:
-        report = recompute(model, progress)
+        report = recompute(model, progress, source=source, test=test, trust=trust, key=key)
     _print(report, json_, _verdict)
     if not report["agrees"]:
         for part in report["differences"]:
@@ -137,11 +131,24 @@ def verify(model: ModelPath, json_: Json = False) -> None:
 
 
 @app.command()
+def sign(
+    model: ModelPath,
+    key: Annotated[str, typer.Option("--key", metavar="FILE", help="Private key of an elliptic curve (PEM).")],
+) -> None:
+    """Sign a model; `verify --key` checks it with the public key."""
+    from pipeline.model.signature import sign as write_signature
+
+    sys.stdout.write(f"{write_signature(model, key)}\n")
+
+
+@app.command()
 def runs(store: StoreUrl = None, json_: Json = False) -> None:
     """What ran, best first."""
     from pipeline.storage.runs import open_store
 
-    _print({"runs": open_store(store or "runs", write=False).runs()}, json_, _table)
+    here = store or "runs"
+    nothing_yet = store is None and not Path(here).exists()
+    _print({"runs": [] if nothing_yet else open_store(here, write=False).runs()}, json_, _table)
 
 
 @app.command()
@@ -162,8 +169,10 @@ def schedule(
     """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
     from flows.schedule import serve
     from pipeline.config.load import load_experiment
+    from pipeline.config.redact import check_parameters
     from pipeline.running.session import check_inputs
 
+    check_parameters(config, set_)
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
     raise SystemExit(128 + serve(config, exp.name, cron, set_, store, _tell))
@@ -302,10 +311,6 @@ def _outcome(argv: Sequence[str] | None) -> int:
             _tell(usage())
             return REFUSED
         return _fail(usage(), REFUSED) if usage else _fail(error, FAILED)
-    except BaseException as error:
-        if type(error).__name__ == "TerminationSignal":  # Prefect's form of a SIGTERM
-            return TERMINATED
-        raise
     return result if isinstance(result, int) else DONE
 
 
@@ -313,7 +318,9 @@ def _fail(error: Any, code: int) -> int:
     """One line on stderr; the traceback only of failures, and only if MARGINFLOW_DEBUG asks for it."""
     if code == FAILED and os.environ.get("MARGINFLOW_DEBUG"):
         traceback.print_exception(error)
-    text = " ".join(str(error).split())
+    from pipeline.config.redact import redacted_text
+
+    text = redacted_text(" ".join(str(error).split()))
     kind = "" if code == REFUSED or not isinstance(error, BaseException) else f"{type(error).__name__}: "
     _tell(f"marginflow: {kind}{text}")
     return code

@@ -1,69 +1,27 @@
-"""The Prefect flow: the stages of a run (`pipeline.running`) as tasks, and nothing else.
+"""The Prefect flow of a deployment: a run as `marginflow run` does it, and what its end means to Prefect.
 
-Import it only after the config and its files were checked: prefect takes a second. Everything runs the same without it
-(`--no-prefect`).
+Only what a schedule or a worker starts comes through here. The stages are told to Prefect from the side
+(`flows.witness`); its engine sets the state of the flow run, and sees nothing else.
 """
 
-import contextvars
 import logging
 import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from prefect import flow, task
-from prefect.artifacts import create_link_artifact, create_table_artifact
-from prefect.cache_policies import NO_CACHE
-from prefect.events.worker import EventsWorker
-from prefect.exceptions import CancelledRun, TerminationSignal
-from prefect.logging.handlers import APILogWorker
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect import flow
+from prefect.exceptions import TerminationSignal
+from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from flows.server import end_with_service
-from pipeline.compute.progress import Progress
-from pipeline.compute.workers import ClusterLost
+from flows.witness import Witness, described
 from pipeline.config.load import load_experiment
-from pipeline.running.clock import Clock
+from pipeline.config.redact import check_parameters
 from pipeline.running.run import execute
-from svmcore.errors import SVMError
+from pipeline.running.session import check_inputs
 
-__all__ = ["marginflow", "run_flow"]
-
-RETRIES = 2
-DRAIN_SECONDS = 5.0
-_progress: contextvars.ContextVar[Progress | None] = contextvars.ContextVar("progress", default=None)
-_stopped: contextvars.ContextVar[BaseException | None] = contextvars.ContextVar("stopped", default=None)
-_clock: contextvars.ContextVar[Clock | None] = contextvars.ContextVar("clock", default=None)
-
-
-def _worth_another_try(task: Any, task_run: Any, state: Any) -> bool:
-    """Whether the machinery failed, and not the input or the code."""
-    try:
-        state.result()
-    except (ClusterLost, OSError) as error:
-        return not isinstance(error, SVMError)
-    except BaseException:
-        return False
-    return False
-
-
-def _as_task(name: str, stage: Callable[..., Any], *args: Any) -> Any:
-    """Run a stage as a Prefect task. Arguments stay out of its sight: the session holds open workers."""
-
-    @task(
-        name=name,
-        retries=RETRIES,
-        retry_delay_seconds=1,
-        retry_condition_fn=_worth_another_try,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-    )
-    def run_stage() -> Any:
-        return stage(*args)
-
-    return run_stage()
+__all__ = ["marginflow"]
 
 
 @flow(name="marginflow", persist_result=False, validate_parameters=False)
@@ -74,73 +32,24 @@ def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> An
 
 def _train(config: Any, overrides: Any, store: str | None) -> Any:
     """Body of the flow; apart from it, because a scheduler pickles a flow with all that it names."""
-    served = _clock.get() is None
-    if served:
-        _hush()
-        end_with_service()
+    _hush()
+    end_with_service()
     try:
-        exp = load_experiment(config, tuple(overrides))
-        record = execute(exp, store, _progress.get(), step=_as_task, clock=_clock.get())
+        with Witness({}, flow_run=flow_run.id) as witness:
+            check_parameters(config, tuple(overrides))
+            exp = load_experiment(config, tuple(overrides))
+            record = execute(exp, check_inputs(exp, store), tell=witness.tell)
+            witness.published(record)
     except (KeyboardInterrupt, SystemExit, TerminationSignal) as error:  # Prefect would take it for a crash
-        _stopped.set(error)
-        return Cancelled(message="stopped by a signal; what is finished is kept, the next run goes on from there")
-    except Exception as error:
-        if served:  # nobody else tells it in one line
-            sys.stderr.write(f"marginflow: {config}: {type(error).__name__}: {' '.join(str(error).split())}\n")
+        return Cancelled(message=f"{described(error)[1]}, the next run goes on from there")
+    except Exception as error:  # nobody else tells it in one line
+        sys.stderr.write(f"marginflow: {config}: {described(error)[1]}\n")
         raise
-    _leave_artifacts(record)
     return record
 
 
-CERTIFICATE = ("label", "status", "n_support", "n_iter", "primal", "dual", "relative_gap", "kkt_gap")
-SCORES = ("mean_score", "std_score", "n_support", "status", "kkt_gap")
-
-
-def _leave_artifacts(record: dict[str, Any]) -> None:
-    """Leaderboard and certificates as tables and a link to the report, in Prefect's user interface."""
-    run = record["run"]
-    points = [point["params"] | {key: point[key] for key in SCORES} for point in record.get("points", [])]
-    _table("leaderboard", f"Leaderboard of {run}, best first", points)
-    _table(
-        "certificates", f"Certificates of {run}", [{key: e[key] for key in CERTIFICATE} for e in record["per_class"]]
-    )
-    report = f"{run}/report.html" if "://" in run else Path(run, "report.html").as_uri()
-    create_link_artifact(link=report, key="report", link_text="report.html")
-
-
-def _table(key: str, description: str, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        table = [{name: str(value) for name, value in row.items()} for row in rows]
-        create_table_artifact(table=table, key=key, description=description)
-
-
-def run_flow(
-    config: Any,
-    overrides: Any = (),
-    store: str | None = None,
-    progress: Progress | None = None,
-    clock: Clock | None = None,
-    alone: bool = False,
-) -> dict[str, Any]:
-    """Run the flow in this process; errors come out as they are, and are not printed on the way.
-
-    `alone` says that the server serves this run only: nobody listens for heartbeats, and to end theirs costs a second.
-    """
-    _hush()
-    _progress.set(progress)
-    _clock.set(clock)
-    try:
-        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if alone else {}):
-            return marginflow(config, list(overrides), store)
-    except CancelledRun:
-        raise _stopped.get() or SystemExit(143) from None
-    finally:
-        for worker in (EventsWorker, APILogWorker):  # while the server is there to take what is left
-            worker.drain_all(timeout=DRAIN_SECONDS)
-
-
 class _NoFailures(logging.Filter):
-    """Failures go to the server's log; on the terminal the command line tells them, in one line.
+    """Failures go to the server's log; on the terminal they are told in one line.
 
     What the end of a run still has to send is nobody's business: it is waited for.
     """

@@ -6,7 +6,9 @@ the user has set (PREFECT_API_URL, or the active profile) is used instead.
 """
 
 import contextlib
+import http.client
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -21,11 +23,13 @@ from pathlib import Path
 
 __all__ = [
     "QUIET",
+    "PrivateServer",
     "announce_service",
     "end_with_service",
     "kept_server",
     "local_server",
     "quiet_environment",
+    "start_seconds",
     "user_server",
 ]
 
@@ -40,10 +44,14 @@ ALONE = {  # of the server that serves one run
     "PREFECT__SERVER_EPHEMERAL": "1",
     "PREFECT__SERVER_FINAL": "1",
 }
-START_SECONDS = 120.0
+AUTH, CLIENT_AUTH = "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_AUTH_STRING"
+START_SECONDS = 120.0  # of a server that a service cannot do without
+RUN_SECONDS = 30.0  # of one that only watches a run
+RUN_SETTING = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
 USUAL_PORT = 4200
 SERVICE = "MARGINFLOW_SERVICE"
 GRACE_SECONDS = 30.0
+CLOSE_SECONDS = 1.0
 
 
 def quiet_environment() -> None:
@@ -86,28 +94,38 @@ def user_server() -> bool:
     return "PREFECT_API_URL" in profiles.get("profiles", {}).get(active, {})
 
 
-def local_server() -> AbstractContextManager["_Server | None"]:
+def start_seconds() -> float:
+    """How long a server that only watches a run may take to come up: Prefect's own setting, or half a minute."""
+    try:
+        return float(os.environ.get(RUN_SETTING, RUN_SECONDS))
+    except ValueError:
+        return RUN_SECONDS
+
+
+def local_server() -> AbstractContextManager["PrivateServer | None"]:
     """Start a server and point PREFECT_API_URL at it; it ends with this block. None where the user has one."""
     return _unless_there_is_one(ALONE)
 
 
-def kept_server() -> AbstractContextManager["_Server | None"]:
+def kept_server() -> AbstractContextManager["PrivateServer | None"]:
     """As `local_server`, but a whole one, with schedules and pages, on the usual port if that is free."""
     return _unless_there_is_one({}, USUAL_PORT)
 
 
 @contextlib.contextmanager
-def _unless_there_is_one(extra: dict[str, str], port: int = 0) -> Iterator["_Server | None"]:
+def _unless_there_is_one(extra: dict[str, str], port: int = 0) -> Iterator["PrivateServer | None"]:
     quiet_environment()
     if user_server():
         yield None
         return
+    if extra is ALONE:  # other users of this machine reach its port too
+        extra = extra | {AUTH: f"marginflow:{secrets.token_urlsafe(32)}"}
     with _started(extra, port) as server:
         yield server
 
 
 @contextlib.contextmanager
-def _started(extra: dict[str, str], port: int = 0) -> Iterator["_Server"]:
+def _started(extra: dict[str, str], port: int = 0) -> Iterator["PrivateServer"]:
     with socket.socket() as listener:  # handed to the server: no other process can take the port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -115,37 +133,61 @@ def _started(extra: dict[str, str], port: int = 0) -> Iterator["_Server"]:
         except OSError:
             listener.bind(("127.0.0.1", 0))
         listener.listen(64)
-        server = _Server(listener, extra)
-    os.environ["PREFECT_API_URL"] = f"{server.url}/api"
+        server = PrivateServer(listener, extra)
+    ours = {"PREFECT_API_URL": f"{server.url}/api"} | ({CLIENT_AUTH: extra[AUTH]} if AUTH in extra else {})
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     try:
         yield server
     finally:
-        os.environ.pop("PREFECT_API_URL", None)
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
         server.close()
 
 
-class _Server:
-    """The child process; `wait` until it answers."""
+class PrivateServer:
+    """The child process: whether it answers, has ended, or takes too long."""
 
     def __init__(self, listener: socket.socket, extra: dict[str, str]) -> None:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.started = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "flows.server", str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
+            stderr=None if os.environ.get("MARGINFLOW_DEBUG") else subprocess.DEVNULL,
             pass_fds=[listener.fileno()],
             start_new_session=True,  # Ctrl-C is for the run, which still has to tell the server how it ended
             env=os.environ | extra,
         )
 
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/health", timeout=1):
+                return True
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def ended(self) -> bool:
+        """Whether its process is no more."""
+        return self.process.poll() is not None
+
+    def late(self, seconds: float) -> str:
+        """Why it is not waited for any more, if it has not answered; empty as long as it may still come up."""
+        if self.ended():
+            return f"its server ended at the start with code {self.process.returncode}"
+        return f"its server did not start within {seconds:.0f} s" if self._age() > seconds else ""
+
+    def _age(self) -> float:
+        return time.monotonic() - self.started
+
     def wait(self) -> None:
-        """Block until the server answers."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self.process.poll() is None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/api/health", timeout=5):
-                return
+        """Block until the server answers, for those who cannot do without."""
+        while not self.answers():
+            if why := self.late(START_SECONDS):
+                raise RuntimeError(f"Prefect cannot serve a schedule: {why}; MARGINFLOW_DEBUG=1 shows what it says")
             time.sleep(0.05)
-        raise RuntimeError("Prefect's server did not start; try again with --no-prefect")
 
     def close(self) -> None:
         """End the server; it has nothing to save."""
@@ -153,7 +195,7 @@ class _Server:
         if self.process.stdin is not None:
             self.process.stdin.close()
         try:
-            self.process.wait(timeout=3)
+            self.process.wait(timeout=CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -74,9 +74,12 @@ class Certificate:
         return self.kkt_gap + self.uncertainty <= SLACK * tol and not self.is_wide(tol)
 
     def is_wide(self, tol: float) -> bool:
-        """Whether rounding leaves more doubt than a proof may have: float64 cannot tell."""
+        """Whether rounding leaves more doubt than a proof may have: float64 cannot tell.
+
+        Of objectives that cannot be told from 0 no digit can be known.
+        """
         scale = max(abs(self.primal), abs(self.dual))
-        return not (self.uncertainty <= SHARE * tol and self.bar <= BAR * scale)
+        return not (self.uncertainty <= SHARE * tol and (self.bar <= BAR * scale or scale <= self.bar))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -129,6 +129,7 @@ def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
         raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
     if present < 2:
         recipe.task.check(ones, distinct.total)
+        raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
     return targets(distinct.codes, len(classes), recipe.scheme)
 
 

@@ -1,5 +1,6 @@
 """Finished runs that several tests look at, made once; nobody may change them (copy first)."""
 
+import os
 import signal
 
 import numpy as np
@@ -14,6 +15,17 @@ def _ctrl_c():
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_key(tmp_path_factory):
+    """A key of the tests' own tells what they wrote, in the processes that they start too."""
+    before = os.environ.get("XDG_CONFIG_HOME")
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    yield
+    del os.environ["XDG_CONFIG_HOME"]
+    if before is not None:
+        os.environ["XDG_CONFIG_HOME"] = before
 
 
 @pytest.fixture(scope="session")

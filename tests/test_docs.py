@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.config import yaml12
+from pipeline.config.load import load_experiment
 from svmcore import Solver
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,10 +29,10 @@ def code_blocks(page):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def run(arguments, folder):
+def run(arguments, folder, cwd=ROOT):
     path = os.pathsep.join([str(folder), str(ROOT)])
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    return subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +68,25 @@ def test_adding__the_file_is_clean(page, tmp_path):
     assert checked.returncode == 0, checked.stdout
 
 
-MACHINES = [f"machines/{page.name}" for page in sorted((ROOT / "docs" / "machines").glob("*.md"))]
+PAGES = [
+    os.path.relpath(path, ROOT / "docs")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if "```python" in path.read_text() and not path.name.startswith("adding_")
+]
 
 
-@pytest.mark.parametrize("page", ["certificates.md", *MACHINES])
+@pytest.mark.parametrize("page", PAGES)
 def test_page__its_python_runs(page, tmp_path):
-    ran = run(["-c", "\n".join(code_blocks(page))], tmp_path)
+    """As it stands, in an empty folder: the blocks of a page follow each other."""
+    ran = run(["-c", "\n".join(code_blocks(page))], tmp_path, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_readme__its_configs_load():
+    blocks = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert blocks
+    for block in blocks:
+        load_experiment(yaml12.parse(block))
 
 
 def test_choosing_a_solver__page_is_what_the_solvers_give():

@@ -112,7 +112,8 @@ def _scale(truth: Record) -> float:
 
 
 def _wide(claims: Record, truth: Record) -> bool:
-    return claims["uncertainty"] > GAP_SHARE * TOL or claims["bar"] > OBJECTIVE_RTOL * _scale(truth)
+    """Of objectives that are 0 within the bar no digit can be known."""
+    return claims["uncertainty"] > GAP_SHARE * TOL or OBJECTIVE_RTOL * _scale(truth) < claims["bar"] < _scale(truth)
 
 
 def _below(record: Record) -> bool:

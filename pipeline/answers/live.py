@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline.storage.files import remove_empty
+from pipeline.storage.files import remove_empty, writing
 from pipeline.storage.leases import owned_folder
 from svmcore.monitor import Progress
 
 __all__ = ["Line", "Watch", "watching"]
 
 POLL_SECONDS = 0.2
+SECONDS = 7 * 24 * 3600.0  # its end is the stop, so that a host that slept must find it; it is a few bytes
 
 
 class Line:
@@ -36,10 +37,9 @@ class Line:
         """Write where the solver is."""
         if self.folder is not None:
             values = [progress.seconds, progress.n_iter, float(progress.kkt_gap)]
-            with contextlib.suppress(OSError):  # the watcher has gone: nobody left to tell
-                partial = self.folder / f".{self.name}"
+            target = self.folder / self.name  # never makes the folder, whose end is the stop
+            with contextlib.suppress(OSError), writing(target, durable=False) as partial:  # nobody left to tell
                 partial.write_text(json.dumps(values))
-                partial.replace(self.folder / self.name)
 
 
 class Watch:
@@ -80,7 +80,7 @@ class Watch:
 def watching(parent: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> Iterator[Watch]:
     """A folder for progress, gone at the end, also by an error or a signal, which stops every problem."""
     try:
-        with owned_folder(parent) as folder:
+        with owned_folder(parent, SECONDS) as folder:
             watch = Watch(folder, names, total, progress)
             thread = threading.Thread(target=watch.poll, daemon=True)
             thread.start()

@@ -1,32 +1,53 @@
-"""Problems solved, each found again where its answer is finished, and many at once on threads or workers."""
+"""Problems solved: chains of them along C, each found again where its answer is finished, and kept at once if not.
+
+A single problem is a chain of one. A chain that was cut goes on from its last stored beta and gives the same bytes.
+Nothing here knows what a sweep or a run is.
+"""
 
 import functools
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline.answers.live import Line, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
-from pipeline.answers.result import ProblemResult, find_result, part_of, share, store_result
+from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.base import Store
 from svmcore._threads import n_threads, one_blas_thread
-from svmcore.monitor import Monitor
+from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.solution import Status
 from svmcore.solvers import Solver
-from svmcore.solvers.base import ConvergenceWarning
 from svmcore.sources import Source
 
-__all__ = ["solve_problem", "solve_problems", "start_of"]
+__all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem", "start_of"]
+
+QUIET_SECONDS = 0.5  # a problem that takes less needs no progress of its own
+
+
+class Ended(NamedTuple):
+    """How one problem of a chain ended: all that travels back, the answer lies on storage."""
+
+    fingerprint: str
+    status: str
+    kkt_gap: float | None
+    reused: bool
+
+
+def finished(chain: Sequence[ProblemTask]) -> bool:
+    """Whether every problem has its answer."""
+    return all(find_result(task) is not None for task in chain)
 
 
 # --- one problem ----------------------------------------------------------------------------------------------------
-def solve_problem(task: ProblemTask, live: str | None = None, source: Source | None = None) -> ProblemResult:
+def solve_problem(
+    task: ProblemTask, live: str | None = None, source: Source | None = None, before: ProblemResult | None = None
+) -> ProblemResult:
     """Solve one problem, or find its finished answer; runs in any process that sees the paths.
 
     Parameters
@@ -35,15 +56,19 @@ def solve_problem(task: ProblemTask, live: str | None = None, source: Source | N
         Folder where progress is written; the solver stops when it has gone.
     source
         Of K; default the task's Gram, mapped.
+    before
+        Answer of the problem that it starts from, if it starts from one; default the one on storage.
     """
     found = find_result(task)
     if found is not None:
         return found
+    if task.warm is None:
+        before = None
+    elif before is None:
+        before = find_result(task, task.warm)
     qp = problem_of(task, source if source is not None else resident_gram(task))
-    line = Line(live, task.fingerprint)
-    monitor = Monitor(stop=line.stopped, report=line.report)
-    beta, score = start_of(find_result(task, task.warm) if task.warm else None, qp)
-    solution = Solver.create(task.solver).solve(qp, beta, monitor, score)
+    beta, score = start_of(before, qp)
+    solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
     return store_result(task, qp, solution)
 
 
@@ -59,57 +84,80 @@ def start_of(before: ProblemResult | None, qp: SignedQP) -> tuple[Floats | None,
     return beta, before.residual - qp.ridge * beta
 
 
-def _solve_quietly(task: ProblemTask, live: str) -> ProblemResult:
-    """As `solve_problem`, in a process of its own: the status says how it ended, no warning on a worker's stderr."""
-    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        return solve_problem(task, live)
+def _monitor(live: str | None, task: ProblemTask) -> Monitor:
+    """Progress of long problems alone, and no warning: the status says how a problem ended."""
+    line = Line(live, task.fingerprint)
+
+    def report(progress: Progress) -> None:
+        if progress.seconds > QUIET_SECONDS:
+            line.report(progress)
+
+    return Monitor(stop=line.stopped, report=report, warn=False)
 
 
-# --- many problems --------------------------------------------------------------------------------------------------
-def solve_problems(
-    tasks: Sequence[ProblemTask],
+def solve_chain(chain: Sequence[ProblemTask], live: str | None = None, source: Source | None = None) -> list[Ended]:
+    """Solve problems of ascending C, each from the beta before it; see `solve_problem`."""
+    ended: list[Ended] = []
+    before: ProblemResult | None = None
+    for task in chain:
+        before = solve_problem(task, live, source, before)
+        ended.append(Ended(task.fingerprint, before.status, before.certificate["kkt_gap"], before.reused))
+        if before.status == Status.STOPPED:
+            break
+    return ended
+
+
+# --- many chains ----------------------------------------------------------------------------------------------------
+def solve_chains(
+    chains: Sequence[Sequence[ProblemTask]],
     workers: Any = None,
     progress: Callable[..., None] | None = None,
     source: Source | None = None,
-    labels: Sequence[Any] = (),
+    done: int = 0,
+    total: int | None = None,
+    names: dict[str, str] | None = None,
     mirror: Store | None = None,
-) -> list[ProblemResult]:
-    """Solve all tasks: on the Dask workers if given, else on threads of this process (the solvers hold no lock).
+) -> list[Ended]:
+    """Solve all chains: on Dask workers if given, else on threads of this process (the solvers hold no lock).
 
     Parameters
     ----------
     source
-        Of K, shared by all tasks, in this process; they are then solved one after another.
-    labels
-        Names of the tasks in progress reports.
+        Of K, shared by all, in this process; the chains are then solved one after another.
+    done, total
+        Problems that were finished before, and of all, for progress reports.
+    names
+        What progress reports call a problem, by its fingerprint.
     mirror
-        Store elsewhere, whose answers are used here and that gets ours.
+        Store elsewhere that gets the answers.
     """
-    if mirror is not None:
-        mirror.sync(part_of(task.fingerprint) for task in tasks)
-    results: list[ProblemResult | None] = [None] * len(tasks)
-    names = {task.fingerprint[:32]: str(label) for task, label in zip(tasks, labels, strict=False)}
-    with watching(Path(tasks[0].root) / "live", names, len(tasks), progress) as watch:
-        for index, result in _answers(tasks, workers, source, str(watch.folder)):
-            results[index] = result
-            share(mirror, result)
-            watch.finished(result.fingerprint, result.certificate["kkt_gap"], result.status)
-    return [result for result in results if result is not None]
+    if not chains:
+        return []
+    every: list[Ended] = []
+    named = {fingerprint[:32]: name for fingerprint, name in (names or {}).items()}
+    with watching(Path(chains[0][0].root) / "live", named, total or sum(map(len, chains)), progress) as watch:
+        watch.done = done
+        for found in _answers(chains, workers, source, str(watch.folder)):
+            every += found
+            for one in found:
+                share(mirror, one)
+                watch.finished(one.fingerprint, one.kkt_gap, one.status)
+    return every
 
 
 def _answers(
-    tasks: Sequence[ProblemTask], workers: Any, source: Source | None, live: str
-) -> Iterator[tuple[int, ProblemResult]]:
+    chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, live: str
+) -> Iterator[list[Ended]]:
     if workers is not None and source is None:
-        yield from workers.map(functools.partial(_solve_quietly, live=live), list(tasks))
+        for _, ended in workers.map(functools.partial(solve_chain, live=live), list(chains)):
+            yield ended
         return
-    threads = 1 if source is not None else min(len(tasks), n_threads())
-    quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)  # the status says it
-    with quiet, one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        futures = {pool.submit(solve_problem, task, live, source): i for i, task in enumerate(tasks)}
+    threads = 1 if source is not None else min(len(chains), n_threads())
+    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(solve_chain, chain, live, source) for chain in chains]
         try:
             for future in as_completed(futures):
-                yield futures[future], future.result()
+                yield future.result()
         except BaseException:  # Ctrl-C, SIGTERM or a failed problem: nobody waits for the rest
             shutil.rmtree(live, ignore_errors=True)
             for future in futures:

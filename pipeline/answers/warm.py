@@ -13,7 +13,7 @@ STRIP, LINES = 64, 32
 
 def warm_up() -> None:
     """Compute strips and solve problems of a thousand rows, as a run does with the production solver in float32."""
-    import pipeline.answers.chains  # noqa: F401
+    import pipeline.answers.solve  # noqa: F401
     from svmcore.kernels import Kernel
 
     kernel = Kernel.create({"name": "rbf", "gamma": 0.1})

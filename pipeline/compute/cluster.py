@@ -5,11 +5,9 @@ hosts.
 """
 
 import contextlib
-import getpass
 import importlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +22,8 @@ from pipeline.compute.driver import (
     silence_dask,
 )
 from pipeline.compute.workers import DaskWorkers, InlineWorkers, Workers, check_versions
+from pipeline.config.values import check_encrypted, check_factory, expand
+from pipeline.storage.private import cache_folder, private_folder
 from svmcore.errors import InputError, did_you_mean
 
 __all__ = ["open_workers"]
@@ -69,11 +69,14 @@ def open_workers(config: Any) -> Iterator[Workers]:
 
 @contextlib.contextmanager
 def _local(options: dict[str, Any]) -> Iterator[Any]:
-    """Start one-thread worker processes on this host; they end with this process, even when it is killed."""
-    from distributed import LocalCluster
+    """Start one-thread worker processes on this host; they end with this process, even when it is killed.
+
+    Keys made for this cluster, in memory alone, encrypt it: another user of the host can reach its ports, and no more.
+    """
+    from distributed import LocalCluster, Security
 
     environment = dict(os.environ)
-    folder = Path(tempfile.gettempdir()) / f"marginflow-{getpass.getuser()}"
+    folder = private_folder(cache_folder() / "workers")
     with (
         main_stays_here(),
         LocalCluster(
@@ -84,6 +87,7 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
             host="127.0.0.1",
             dashboard_address=None,
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its HTTP server starts even so, on 8787
+            security=Security.temporary(),
             local_directory=str(folder),  # Dask purges what killed processes left below it
         ) as cluster,
         _client(cluster, "the local cluster") as client,
@@ -122,6 +126,7 @@ def _limit_memory(client: Any, memory: int | str) -> None:
 def _address(options: dict[str, Any]) -> Iterator[Any]:
     """Connect to a running scheduler, plainly or over TLS."""
     address = str(options["address"])
+    check_encrypted(address, options.get("insecure", False))
     with _client(address, f"cluster address {address}", _security(options.get("tls"))) as client:
         yield client
 
@@ -137,6 +142,7 @@ def _scheduler_file(options: dict[str, Any]) -> Iterator[Any]:
             f"scheduler file {path} cannot be read ({type(error).__name__}: {error}); "
             f"write it with `dask scheduler --scheduler-file {path}`"
         ) from error
+    check_encrypted(str(address), options.get("insecure", False))
     with _client(address, f"the scheduler of {path}, {address},", _security(options.get("tls"))) as client:
         yield client
 
@@ -145,17 +151,36 @@ def _scheduler_file(options: dict[str, Any]) -> Iterator[Any]:
 def _factory(options: dict[str, Any]) -> Iterator[Any]:
     """Start a cluster class by name, such as dask_jobqueue.SLURMCluster, with its keyword arguments."""
     name = str(options["factory"])
+    dasks_own = check_factory(name)
     module, _, attribute = name.rpartition(".")
     try:
         with signals_kept():
             factory = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"cluster.factory {name!r} cannot be imported ({error}); install it") from error
-    with main_stays_here(), contextlib.closing(_made(factory, name, options.get("kwargs", {}))) as cluster:
+    if dasks_own and not _is_cluster(factory):
+        raise InputError(f"cluster.factory {name!r} is no class of clusters; name one, as dask_jobqueue.SLURMCluster")
+    with main_stays_here(), contextlib.closing(_made(factory, name, _filled(options.get("kwargs", {})))) as cluster:
+        check_encrypted(str(cluster.scheduler_address), options.get("insecure", False))  # before workers are asked for
         if options.get("workers"):
             cluster.scale(options["workers"])
         with _client(cluster, f"cluster {name}", queue_seconds=QUEUE_SECONDS) as client:
             yield client
+
+
+def _is_cluster(factory: Any) -> bool:
+    from distributed.deploy import Cluster
+
+    return isinstance(factory, type) and issubclass(factory, Cluster)
+
+
+def _filled(value: Any) -> Any:
+    """Fill `${NAME}` from the environment into keyword arguments, at the last moment."""
+    if isinstance(value, Mapping):
+        return {key: _filled(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_filled(part) for part in value]
+    return expand(value) if isinstance(value, str) else value
 
 
 def _made(factory: Callable[..., Any], name: str, kwargs: Mapping[str, Any]) -> Any:

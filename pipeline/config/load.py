@@ -29,6 +29,18 @@ def load_experiment(source: str | os.PathLike[str] | Mapping[str, Any], override
     100.0
     """
     where, raw, stem = _read(source)
+    try:
+        return _checked(raw, overrides, stem, where)
+    except SVMError:
+        at_fault = next((k for k in range(len(overrides) + 1) if not _passes(raw, overrides[:k], stem)), 0)
+        if not at_fault:
+            raise
+    return _checked(raw, overrides, stem, f"--set {overrides[at_fault - 1].partition('=')[0]}")
+
+
+def _checked(read: Mapping[str, Any], overrides: Sequence[str], stem: str, where: str) -> Experiment:
+    """Apply what the command line sets to the mapping of a file, and check the whole; `where` is named in errors."""
+    raw = copied(read)
     for override in overrides:
         key, sign, text = override.partition("=")
         if not sign or not key:
@@ -39,6 +51,15 @@ def load_experiment(source: str | os.PathLike[str] | Mapping[str, Any], override
     exp = Experiment.checked(raw, where)
     _check_sweep(exp, where)
     return exp
+
+
+def _passes(read: Mapping[str, Any], overrides: Sequence[str], stem: str) -> bool:
+    """Whether a file with these overrides is an experiment: the first that fails is the one to name."""
+    try:
+        _checked(read, overrides, stem, "config")
+    except SVMError:
+        return False
+    return True
 
 
 def _check_sweep(exp: Experiment, where: str) -> None:
@@ -63,7 +84,8 @@ def _read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, dict
         return "config", copied(source), ""
     where = os.fspath(source)
     try:
-        text = Path(source).read_text(encoding="utf-8")
+        with open(source, encoding="utf-8") as file:
+            text = file.read(yaml12.MAX_TEXT + 1)  # whatever the file is, a device even
     except OSError as error:
         raise InputError(f"{where}: cannot read the config ({error.strerror}); give the path of a YAML file") from None
     except UnicodeDecodeError:

@@ -17,8 +17,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pipeline.config import yaml12
 from pipeline.config.errors import explain
 from pipeline.config.keys import set_key
+from pipeline.config.redact import redacted, redacted_text
 from pipeline.config.values import (
     absolute,
+    check_encrypted,
+    check_factory,
     expand,
     format_bytes,
     parse_bytes,
@@ -95,6 +98,7 @@ class Cluster(Section):
     memory: Bytes | None = Field(default=None, description=_SIZE + " per worker")
     address: str | None = Field(default=None, min_length=1, description="a scheduler's address such as tcp://host:8786")
     tls: Tls | None = Field(default=None, description="a mapping with the keys ca, cert, key")
+    insecure: bool = Field(default=False, description="true to accept a scheduler without TLS, or false")
     path: Annotated[str | None, BeforeValidator(absolute)] = Field(
         default=None, description="the path of a Dask scheduler file"
     )
@@ -123,10 +127,15 @@ class Cluster(Section):
                 raise InputError(f"cluster.kind {self.kind} needs the key 'cluster.{key}'")
         allowed = {*own[self.kind], *(("tls",) if self.kind in ("address", "scheduler_file") else ())}
         allowed |= {"kwargs"} if self.kind == "factory" else set()
-        for key in ("address", "tls", "path", "factory", "kwargs"):
+        allowed |= {"insecure"} if self.remote else set()
+        for key in ("address", "tls", "path", "factory", "kwargs", "insecure"):
             if getattr(self, key) and key not in allowed:
                 kinds = ", ".join(k for k, v in own.items() if key in v) or "another kind"
                 raise InputError(f"cluster.{key} belongs to cluster.kind {kinds}, given {self.kind}")
+        if self.factory is not None:
+            check_factory(self.factory)
+        if self.address is not None:
+            check_encrypted(self.address, self.insecure)
         return self
 
 
@@ -223,20 +232,32 @@ class Experiment(Section):
         return folds["column"] if isinstance(folds, dict) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plain mapping that `load_experiment` reads back to an equal experiment."""
+        """Return the plain mapping that `load_experiment` reads back to an equal experiment, secrets hidden."""
+        plain = self._to_dict()
+        kwargs = plain["cluster"].get("kwargs")
+        texts = {key: redacted_text(value) for key, value in plain["data"].items() if isinstance(value, str)}
+        plain["data"] |= texts
+        plain["store"] = redacted_text(plain["store"])
+        if "address" in plain["cluster"]:
+            plain["cluster"]["address"] = redacted_text(plain["cluster"]["address"])
+        return plain if kwargs is None else plain | {"cluster": plain["cluster"] | {"kwargs": redacted(kwargs)}}
+
+    def _to_dict(self) -> dict[str, Any]:
+        """As `to_dict`, with everything as it was given."""
         plain = self.model_dump(by_alias=True, exclude_none=True)
         plain["cache"] = {key: format_bytes(size) for key, size in plain["cache"].items()}
         if "memory" in plain["cluster"]:
             plain["cluster"]["memory"] = format_bytes(plain["cluster"]["memory"])
-        if not plain["cluster"]["kwargs"]:
-            del plain["cluster"]["kwargs"]
+        for key in ("kwargs", "insecure"):
+            if not plain["cluster"][key]:
+                del plain["cluster"][key]
         if self.sweep is not None:
             plain["sweep"] = {key: value for key, value in plain["sweep"].items() if value not in ({}, [])}
             plain["sweep"]["refit"] = self.sweep.refit or False
         return plain
 
     def to_yaml(self) -> str:
-        """Return the resolved configuration as YAML, `${ENV}` as written."""
+        """Return the resolved configuration as YAML, `${ENV}` as written, secrets hidden."""
         return yaml12.dump(self.to_dict())
 
     def fingerprint(self) -> str:
@@ -260,7 +281,7 @@ class Experiment(Section):
         """
         if self.sweep is None:
             return [({}, self)]
-        base = self.to_dict()
+        base = self._to_dict()
         del base["sweep"]
         if self.fold_column is not None:
             base["sweep"] = {"folds": self.sweep.folds}

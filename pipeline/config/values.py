@@ -20,6 +20,8 @@ __all__ = [
     "COMPRESSED",
     "FORMATS",
     "absolute",
+    "check_encrypted",
+    "check_factory",
     "expand",
     "format_bytes",
     "is_url",
@@ -45,6 +47,7 @@ _UNITS = {"": 1, "B": 1} | {
     for power, letter in enumerate("KMGT", start=1)
     for suffix, base in (("", 1024), ("B", 1000), ("IB", 1024))
 }
+_FACTORIES = ("dask_jobqueue", "dask_kubernetes", "dask_cloudprovider", "dask.distributed", "distributed")
 _SCALES = ("none", "standard", "minmax", "maxabs")
 
 
@@ -62,6 +65,31 @@ def expand(text: str) -> str:
         return os.environ[match[1]]
 
     return _ENV.sub(value, text)
+
+
+def check_factory(name: str) -> bool:
+    """Return whether Dask's own list has a class to import; InputError if no list of this host has it.
+
+    A config names code that will run here. MARGINFLOW_FACTORIES adds modules or classes, apart by commas.
+    """
+    more = [part.strip() for part in os.environ.get("MARGINFLOW_FACTORIES", "").split(",") if part.strip()]
+    if any(name.startswith(f"{module}.") for module in _FACTORIES):
+        return True
+    if any(name == part or name.startswith(f"{part}.") for part in more):
+        return False
+    raise InputError(
+        f"cluster.factory {name!r} is not of {', '.join(_FACTORIES)}; if this host may import it, "
+        f"set MARGINFLOW_FACTORIES={name} in the environment"
+    )
+
+
+def check_encrypted(address: str, insecure: bool) -> None:
+    """Refuse a scheduler that sends plain bytes, and takes code from whoever reaches it, unless that is accepted."""
+    if not insecure and not address.startswith(("tls://", "wss://", "inproc://")):
+        raise InputError(
+            f"the scheduler {address!r} is not encrypted: whoever reaches it can run code as its user; use tls:// with "
+            "cluster.tls, or set cluster.insecure: true if its network is yours alone"
+        )
 
 
 def parse_bytes(value: Any) -> int:

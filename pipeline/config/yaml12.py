@@ -12,7 +12,10 @@ import yaml
 
 from svmcore.errors import InputError
 
-__all__ = ["dump", "parse"]
+__all__ = ["MAX_TEXT", "dump", "parse"]
+
+MAX_TEXT = 4 << 20  # characters: a list of 50,000 points; PyYAML reads some 200,000 a second
+MAX_VALUES = 1_000_000  # with every alias written out
 
 _FLOAT = (
     r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))"
@@ -78,7 +81,14 @@ def parse(text: str, where: str = "YAML") -> Any:
     {'tol': 0.001, 'C': inf, 'labels': ['no', 10, '1:30']}
     """
     try:
-        return _SafeLoader(text).get_single_data()
+        if len(text) > MAX_TEXT:
+            raise InputError(f"{where}: {len(text):,} characters, more than {MAX_TEXT:,}; name files of data, not rows")
+        loader = _SafeLoader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_aliases(node, where)
+        return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}, line {mark.line + 1}, column {mark.column + 1}" if mark else where
@@ -91,6 +101,26 @@ def parse(text: str, where: str = "YAML") -> Any:
         raise InputError(f"{where}: not valid YAML: {why}") from None
     except RecursionError:
         raise InputError(f"{where}: not valid YAML: brackets within brackets, too many levels; use fewer") from None
+
+
+def _check_aliases(root: yaml.Node, where: str) -> None:
+    """Refuse aliases that stand for very many values, or for themselves, before anything is made of them."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        """Values below a node with every alias written out; 0 marks a node whose own values are being counted."""
+        if isinstance(node, yaml.ScalarNode):
+            return 1
+        if id(node) not in sizes:
+            sizes[id(node)] = 0
+            parts = (part for item in node.value for part in (item if isinstance(item, tuple) else (item,)))
+            sizes[id(node)] = 1 + sum(size(part) for part in parts)
+        if not 0 < sizes[id(node)] <= MAX_VALUES:
+            what = f"more than {MAX_VALUES:,} values" if sizes[id(node)] else "themselves"
+            raise InputError(f"{where}, line {node.start_mark.line + 1}: aliases that stand for {what}; write them out")
+        return sizes[id(node)]
+
+    size(root)
 
 
 def dump(value: Any) -> str:

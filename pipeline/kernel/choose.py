@@ -24,8 +24,6 @@ class KernelPlan:
     dtype: str
     kernel_id: str
     gram: str | None
-    n_blocks: int
-    n_reused: int
 
 
 def served_kernel(kernel: Kernel, bias: str) -> Kernel:
@@ -41,10 +39,10 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     plan = choose_plan(exp, dataset, dtype.itemsize)
     if plan == "columns":
         kernel_id = sha256_of_json([dataset.fingerprint, served.spec(), dtype.name, "columns"])
-        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None, 0, 0)
+        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None)
     kernel_id = gram_fingerprint(dataset, served, dtype)
     gram = str(gram_folder(root, kernel_id))
-    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram, 0, 0)
+    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram)
 
 
 def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:

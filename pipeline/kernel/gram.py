@@ -9,11 +9,11 @@ Each symmetric pair is computed once. The strips depend on n and the type alone,
 and a second run at the same time write the same bytes. Several kernels of one dataset share their inner products.
 """
 
+import contextlib
 import dataclasses
 import errno
 import json
 import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,22 @@ from numpy.typing import DTypeLike
 from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.config.quantities import size
+from pipeline.kernel.sample import SampleTask, differing_strips
 from pipeline.kernel.strips import StripTask, compute_strip, marker, partition, unmap
-from pipeline.storage.files import sha256_of_json
-from svmcore.errors import InputError, MemoryLimit
+from pipeline.storage.cache import claim
+from pipeline.storage.files import remove_empty, rename, sha256_of_json, write_json
+from pipeline.storage.leases import owned_folder
+from svmcore.errors import InputError, MemoryLimit, SVMError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 
-__all__ = ["Gram", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
+__all__ = ["Gram", "WrongKernel", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
 
 FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
+
+
+class WrongKernel(SVMError):
+    """Values of a kernel matrix that are not those of its rows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +129,8 @@ def compute_grams(
     ------
     MemoryLimit
         If the disk has no room for K.
+    WrongKernel
+        If sampled values are not those of the rows, computed twice.
     InputError
         If the folder cannot be written, or not all workers see it.
     """
@@ -130,6 +139,7 @@ def compute_grams(
     numeric = [_computable(kernel).resolved(dataset.n_features, dataset.variance) for kernel in kernels]
     fingerprints = [gram_fingerprint(dataset, kernel, dtype) for kernel in numeric]
     folders = [gram_folder(root, fingerprint) for fingerprint in fingerprints]
+    claim(Path(root), [f"gram/{folder.name}" for folder in folders])
     for folder, kernel in zip(folders, numeric, strict=True):
         _create(folder, dataset, kernel, dtype)
     tasks = _tasks(dataset, numeric, dtype, folders)
@@ -138,6 +148,7 @@ def compute_grams(
         for done, (_, intact) in enumerate(workers.map(compute_strip, tasks), start=1):
             reused += intact
             tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
+        reused -= _repaired(tasks, workers)
     finally:
         unmap()  # the solver maps K too, and pages count once a mapping
     for folder in folders:
@@ -146,6 +157,35 @@ def compute_grams(
         Gram(folder, fingerprint, dataset.n_merged, dtype, len(tasks), int(count))
         for folder, fingerprint, count in zip(folders, fingerprints, reused, strict=True)
     ]
+
+
+def _repaired(tasks: Sequence[StripTask], workers: Workers) -> Any:
+    """Compare sampled values with the rows, and compute strips that differ again; how many (k,) of each kernel."""
+    wrong = _differing(tasks[0], workers)
+    again = sorted(set().union(*wrong))
+    if again:
+        for folder, strips in zip(tasks[0].folders, wrong, strict=True):
+            for index in strips:
+                marker(folder, index).unlink(missing_ok=True)
+        by_index = {task.index: task for task in tasks}
+        list(workers.map(compute_strip, [by_index[index] for index in again]))
+        for folder, strips in zip(tasks[0].folders, _differing(tasks[0], workers), strict=True):
+            if strips:
+                raise WrongKernel(
+                    f"the kernel matrix in {folder} is not that of its rows, though it was computed again (strips "
+                    f"{list(strips)[:5]}); check the memory of the workers, and that all run the same program"
+                )
+    return np.array([len(strips) for strips in wrong])
+
+
+def _differing(task: StripTask, workers: Workers) -> list[tuple[int, ...]]:
+    """Strips of each kernel whose sampled values differ from the rows."""
+    samples = [
+        SampleTask(task.dataset, task.n, task.dtype, kernel, folder)
+        for kernel, folder in zip(task.kernels, task.folders, strict=True)
+    ]
+    found = dict(workers.map(differing_strips, samples))
+    return [found[k] for k in range(len(samples))]
 
 
 def gram_folder(root: str | Path, fingerprint: str) -> Path:
@@ -179,7 +219,7 @@ def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None
         (folder / "strips").mkdir(exist_ok=True)
         _reserve(folder / "c" / "0" / "0", n * n * dtype.itemsize)
         described = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
-        _write(folder / "gram.json", json.dumps(described, indent=1))
+        write_json(folder / "gram.json", described)
         os.utime(folder)  # the cache evicts the oldest
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -192,25 +232,38 @@ def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None
 
 
 def _reserve(path: Path, n_bytes: int) -> None:
-    """Give the file its blocks; what is in it stays, checksums tell what it is worth."""
-    new = not path.exists()
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        os.posix_fallocate(file, 0, n_bytes)
-        if os.fstat(file).st_size != n_bytes:
-            os.ftruncate(file, n_bytes)
-    except OSError:
-        if new:
-            path.unlink()
-        raise
-    finally:
-        os.close(file)
+    """Put a file of the whole size at `path`; what is in one that is there stays, checksums tell what it is worth.
+
+    It has its blocks when it appears: where a file system only emulates `fallocate`, that writes zeros, which must not
+    meet what another run has begun to write.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size == n_bytes:
+            return
+    building = path.parents[3] / ".building"
+    with owned_folder(building) as folder:
+        made = folder / "values"
+        _allocate(made, n_bytes)
+        try:
+            os.link(made, path)
+        except FileExistsError:  # another run was first, or its size shows that it is damaged
+            if path.stat().st_size != n_bytes:
+                rename(made, path, durable=False)
+        except OSError:  # no links on this file system
+            rename(made, path, durable=False)
+    remove_empty(building)
 
 
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    partial.write_text(text)
-    partial.replace(path)
+def _allocate(path: Path, n_bytes: int) -> None:
+    """Make a file with all its blocks, or where that is not to be had, a sparse one."""
+    with path.open("wb") as file:
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, n_bytes)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                raise
+        os.ftruncate(file.fileno(), n_bytes)
 
 
 def _publish(folder: Path, n: int, dtype: np.dtype, n_strips: int) -> None:

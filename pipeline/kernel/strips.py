@@ -13,7 +13,6 @@ import functools
 import os
 import socket
 import threading
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from pipeline.storage.files import writing
 from svmcore._numba import njit
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
@@ -299,6 +299,5 @@ def _checksum(bits, first, row_weights, column_weights):  # type: ignore[no-unty
 
 def _mark(path: Path, text: str) -> None:
     """Publish a marker in one step, after the values that it stands for."""
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    partial.write_text(text)
-    partial.replace(path)
+    with writing(path, durable=False) as partial:
+        partial.write_text(text)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.answers.chains import finished
+from pipeline.answers.solve import finished
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
 from pipeline.kernel.strips import partition

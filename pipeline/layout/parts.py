@@ -67,10 +67,12 @@ class Part:
         return self.data.n_merged**2 * np.dtype(self.plan.dtype).itemsize
 
 
-def parts_of(exp: Experiment, root: Path, data: Ingested, points: Sequence[Point]) -> list[Part]:
-    """Kernels and problems of the points that train on one dataset."""
+def parts_of(
+    exp: Experiment, root: Path, data: Ingested, points: Sequence[Point], folds: Sequence[Fold] | None = None
+) -> list[Part]:
+    """Kernels and problems of the points that train on one dataset; `folds` default to those of the experiment."""
     dataset = datasets.open_dataset(data.path)
-    folds = folds_of(exp, dataset)
+    folds = folds_of(exp, dataset) if folds is None else folds
     return [_part(root, data, dataset, group, folds) for group in kernel_groups(points, dataset, choose_plan)]
 
 

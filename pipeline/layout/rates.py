@@ -19,6 +19,7 @@ import numpy as np
 
 from pipeline.answers.warm import warm_up
 from pipeline.kernel import strips
+from pipeline.storage.files import write_json
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.solvers import Solver
@@ -66,11 +67,7 @@ def rates() -> Rates:
             return Rates(**kept["rates"])
     found = measure()
     with contextlib.suppress(OSError):  # a machine without a home is measured each time
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"format": FORMAT, "measured": time.time(), "rates": dataclasses.asdict(found)})
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(text)
-        partial.replace(path)
+        write_json(path, {"format": FORMAT, "measured": time.time(), "rates": dataclasses.asdict(found)})
     return found
 
 

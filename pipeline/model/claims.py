@@ -183,7 +183,8 @@ def _status(claim: dict[str, Any], found: Found) -> Wrong:
         yield "status", claim["status"], f"infeasibility {here.infeasibility:g}"
     if not _number(claim, "uncertainty") <= SHARE * tol:
         yield "uncertainty", claim["uncertainty"], f"at most {SHARE * tol:g}"
-    most = BAR * max(abs(here.primal), abs(here.dual))
+    scale = max(abs(here.primal), abs(here.dual))
+    most = BAR * scale if scale > here.bar else here.bar  # of objectives that are 0 no digit is known
     if not _number(claim, "bar") <= most:
         yield "bar", claim["bar"], f"at most {most:g}"
 

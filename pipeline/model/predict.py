@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import json
 import sys
-import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,20 +19,26 @@ from pipeline.config.schema import Data
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows.labels import LabelCodes
 from pipeline.rows.sources.open import format_of, open_source
-from pipeline.storage.files import check_writable
+from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
 from svmcore.multiclass import vote
 
 __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
 
+SHOWN_LABELS = 20
+
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """One block: codes (n,), decision values (n, k), and the true codes (n,) or None."""
+    """One block: codes (n,), decision values (n, k), the true codes (n,) or None, and labels that have no code.
+
+    A row whose label the training data does not have is predicted as any other; its true code is -1.
+    """
 
     codes: Any
     decision: Any
     true: Any
+    unknown: Sequence[Any] = ()
 
 
 def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
@@ -42,19 +47,20 @@ def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
     Raises
     ------
     InputError
-        A source that cannot be read, another number of features, or a label the model does not know.
+        A source that cannot be read, or another number of features.
     """
     config = Data(**stored.metadata["config"]["data"]).model_copy(update={"source": url})
     source = open_source(url, config, base=stored.metadata.get("base"), n_features=stored.metadata["n_features"])
     text = format_of(url) in ("csv", "libsvm")
     for block in source.blocks():
         decision = stored.decision_function(block.X)
-        true = None
+        true: Any = None
+        unknown: list[Any] = []
         if block.y is not None:
             labels = LabelCodes(text)
             labels.append(block.y)
-            true = labels.resolve_as(stored.classes, url)
-        yield Predictions(vote(decision, len(stored.classes), stored.model.scheme), decision, true)
+            true, unknown = labels.resolve_known(stored.classes)
+        yield Predictions(vote(decision, len(stored.classes), stored.model.scheme), decision, true, unknown)
 
 
 def predict_to_file(
@@ -65,19 +71,23 @@ def predict_to_file(
     Returns
     -------
     dict
-        `model`, `source`, `output`, `n`, `accuracy` (None without labels), `classes`; without an output also `labels`
-        and `decision`.
+        `model`, `source`, `output`, `n`, `accuracy` (of the rows with a label of the training data; None without
+        any), `n_unknown` rows with another label, which `unknown_labels` lists, `classes`; without an output also
+        `labels` and `decision`.
     """
     writer = _writer(output)
     stored = load_model(path)
-    right = n = labelled = 0
+    right = n = labelled = strange = 0
+    unknown: dict[Any, None] = {}
     tell = progress or silent
     with writer(stored, output) as sink:
         for part in predict(stored, url):
             sink.write(part)
             n += len(part.codes)
             if part.true is not None:
-                labelled += len(part.codes)
+                known = int((part.true >= 0).sum())
+                labelled, strange = labelled + known, strange + len(part.codes) - known
+                unknown |= dict.fromkeys(part.unknown[: SHOWN_LABELS - len(unknown)])
                 right += int((part.true == part.codes).sum())
             tell("predict", n, 0)
     return {
@@ -86,6 +96,8 @@ def predict_to_file(
         "output": None if output is None else str(Path(output).absolute()),
         "n": n,
         "accuracy": right / labelled if labelled else None,
+        "n_unknown": strange,
+        "unknown_labels": list(unknown),
         "classes": stored.classes,
         **sink.collected,
     }
@@ -125,20 +137,8 @@ def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
 
 
 @contextlib.contextmanager
-def _whole(output: str | Path) -> Iterator[Path]:
-    """A hidden file beside the output that takes its name when all is written."""
-    target = Path(output)
-    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.partial")
-    try:
-        yield partial
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
 def _json(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
-    with _whole(output) as partial, _collect(stored, None) as sink:
+    with writing(Path(output)) as partial, _collect(stored, None) as sink:
         yield sink
         partial.write_text(json.dumps({"classes": stored.classes} | sink.collected), encoding="utf-8")
         sink.collected = {}
@@ -146,7 +146,7 @@ def _json(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
 
 @contextlib.contextmanager
 def _csv(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
-    with _whole(output) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with writing(Path(output)) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         yield _CsvSink(file, stored)
 
 
@@ -183,7 +183,7 @@ def _parquet(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
             columns = [labels.take(pa.array(part.codes)), *(pa.array(column) for column in part.decision.T)]
             file.write_table(pa.table(columns, schema=schema))
 
-    with _whole(output) as partial, parquet.ParquetWriter(partial, schema) as file:
+    with writing(Path(output)) as partial, parquet.ParquetWriter(partial, schema) as file:
         yield ParquetSink()
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import numpy as np
 
 from pipeline.config.values import expand, is_url
 from pipeline.rows.scaling import Scaling
+from pipeline.rows.sources.streams import check_expansion
 from pipeline.storage.base import Store
 from pipeline.storage.copies import address_of, fetched
 from pipeline.storage.files import sha256_of_json, write_atomic
 from pipeline.storage.local import LocalStore
+from pipeline.storage.private import is_own, mark_of
 from pipeline.storage.runs import open_store, run_id
-from svmcore.errors import InputError
+from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 
@@ -30,7 +33,9 @@ __all__ = [
     "LocalStore",
     "Store",
     "StoredModel",
+    "check_own_config",
     "check_parts",
+    "is_own_model",
     "load_model",
     "model_folder",
     "open_store",
@@ -39,9 +44,13 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 2  # 2: signed programs; certificates with their uncertainty
+FORMAT = 3  # 2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself
 MANIFEST = "manifest.json"
+OWNER = "owner"  # this account's mark on the manifest
+SIGNATURE = "model.sig"
+BESIDE = (MANIFEST, OWNER, SIGNATURE)  # what is about the parts, and is none
 ROWS_BYTES = 32 << 20
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError, MemoryError)
 
 
 class ChangedPart(InputError):
@@ -83,11 +92,19 @@ class StoredModel:
 
     def decision_function(self, X: Any) -> Any:
         """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]."""
-        return self.model.decision_function(self.scaling.apply(X))
+        return self.model.decision_function(self.scaling.apply(_rows(X)))
 
     def predict(self, X: Any) -> Any:
         """Labels (n,) of raw rows, with the types they had in the data."""
-        return self.model.predict(self.scaling.apply(X))
+        return self.model.predict(self.scaling.apply(_rows(X)))
+
+
+def _rows(X: Any) -> Any:
+    """Rows as an array: a matrix, a frame or a list of lists; one row alone is refused, as scikit-learn does."""
+    rows = X if hasattr(X, "tocsr") else np.asarray(X)
+    if rows.ndim != 2:
+        raise InputError(f"X has shape {rows.shape}; rows and features, (n, p), are needed: give [row] for one row")
+    return rows
 
 
 def save_model(
@@ -117,12 +134,33 @@ def save_model(
             "sparse": not isinstance(model.support_vectors, np.ndarray),
         }
     )
-    return _write_manifest(Path(path))
+    manifest = _write_manifest(Path(path))
+    if mark := mark_of(_digest(Path(path) / MANIFEST)):
+        write_atomic(Path(path) / OWNER, mark.encode())
+    return manifest
+
+
+def is_own_model(folder: Path) -> bool:
+    """Whether this account wrote the model: its mark holds for the manifest, and so for every part."""
+    try:
+        return is_own(_digest(folder / MANIFEST), (folder / OWNER).read_text(encoding="ascii", errors="replace")[:128])
+    except OSError:
+        return False
 
 
 def _plain(values: Any) -> list[Any]:
     """JSON values of an array or a list of labels."""
     return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def check_own_config(config: str | Path) -> None:
+    """Refuse the config in the folder of a run that this account did not write: it may name any file or address."""
+    folder = Path(config).expanduser().absolute().parent
+    if (folder / "metrics.json").is_file() and not is_own_model(folder / "model.zarr"):
+        raise InputError(
+            f"{config}: lies in a run that this account did not write, so what it names is not opened; "
+            "copy it to a file of your own, or give --trust"
+        )
 
 
 def _rows_as_arrays(rows: Any) -> dict[str, Any]:
@@ -145,14 +183,22 @@ def _write_array(group: Any, name: str, values: Any) -> None:
 
 def _write_manifest(folder: Path) -> dict[str, Any]:
     parts = {part: _digest(folder / part) for part in _parts(folder)}
-    manifest = {"format": FORMAT, "parts": parts, "self": sha256_of_json(parts)}
+    manifest: dict[str, Any] = {"format": FORMAT, "parts": parts}
+    manifest["self"] = _self_digest(manifest)
     write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
     return manifest
 
 
+def _self_digest(manifest: Mapping[str, Any]) -> str:
+    """Sha256 of all that a manifest says but this; before format 3, of its list of parts."""
+    if manifest["format"] < 3:
+        return sha256_of_json(manifest["parts"])
+    return sha256_of_json({key: value for key, value in manifest.items() if key != "self"})
+
+
 def _parts(folder: Path) -> list[str]:
-    files = (file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
-    return sorted(file.relative_to(folder).as_posix() for file in files)
+    names = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return sorted(name for name in names if name not in BESIDE)
 
 
 def _digest(file: Path) -> str:
@@ -188,7 +234,7 @@ def check_parts(folder: Path) -> None:
     """Compare every part with the manifest; InputError naming the first that differs, is missing or was added."""
     manifest = _read_manifest(folder)
     parts = manifest["parts"]
-    if manifest.get("self") != sha256_of_json(parts):
+    if manifest.get("self") != _self_digest(manifest):
         raise ChangedPart(folder, MANIFEST, "was changed")
     here = set(_parts(folder))
     for part in sorted(here | set(parts)):
@@ -225,13 +271,26 @@ def load_model(path: str | Path) -> StoredModel:
     InputError
         No model there, a part that is missing or was changed, or a newer format; nothing of it is executed.
     """
-    import zarr
-
     folder = model_folder(path)
     check_parts(folder)
+    try:
+        return _opened(folder)
+    except UNREADABLE as error:  # hashes that fit say nothing of who hashed
+        if isinstance(error, SVMError):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"model {address_of(folder)}: its hashes fit, but it is no model ({type(error).__name__}: {reason}); "
+            "restore it or train again"
+        ) from None
+
+
+def _opened(folder: Path) -> StoredModel:
+    import zarr
+
     group = zarr.open_group(str(folder), mode="r", zarr_format=3)
     metadata = dict(group.attrs)
-    read = functools.partial(_read_array, group)
+    read = functools.partial(_read_array, folder, group)
     model = Model(
         kernel=Kernel.create(metadata["kernel"]),
         support_vectors=_rows_from_arrays(read, metadata),
@@ -241,11 +300,32 @@ def load_model(path: str | Path) -> StoredModel:
         scheme=metadata["multiclass"],
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
+    _check_shapes(model, scaling, metadata)
     return StoredModel(model, scaling, metadata, read("support"), address_of(folder))
 
 
-def _read_array(group: Any, name: str) -> Any:
-    return group[name][...]
+def _check_shapes(model: Model, scaling: Scaling, metadata: Mapping[str, Any]) -> None:
+    """Refuse parts that do not belong together: coefficients (k, m), rows (m, p), biases (k,), scaling (p,)."""
+    k, m = model.coef.shape
+    p = model.support_vectors.shape[1]
+    found = {
+        "support_vectors": (model.support_vectors.shape, (m, p)),
+        "bias": (model.bias.shape, (k,)),
+        "shift": (scaling.shift.shape, (p,)),
+        "factor": (scaling.factor.shape, (p,)),
+    }
+    for name, (given, needed) in found.items():
+        if given != needed:
+            raise InputError(f"{name} has the shape {given}, and {needed} belongs to coefficients of {(k, m)}")
+
+
+def _read_array(folder: Path, group: Any, name: str) -> Any:
+    """An array of the model, unless its shape or chunks promise far more than is stored: hashes do not tell."""
+    array = group[name]
+    stored = sum(file.stat().st_size for file in (folder / name).rglob("*") if file.is_file())
+    largest = max(math.prod(array.shape), math.prod(array.chunks) if 0 not in array.shape else 0)
+    check_expansion(str(folder), f"the array {name!r} of shape {array.shape}", largest * array.dtype.itemsize, stored)
+    return array[...]
 
 
 def _rows_from_arrays(read: Any, metadata: Mapping[str, Any]) -> Any:

@@ -2,6 +2,10 @@
 
 Hashes first; then the source is read again, and every certificate and score follows from the coefficients, the labels
 and the kernel's definition. Nothing of the cache is used. How a claim is compared is in `pipeline.model.claims`.
+
+A model names the files that it was trained on, and may fill in `${ENV}`. Of a model that this account did not write, no
+such name is followed unless the caller says so: a folder from elsewhere could ask this host for any file, any address
+and any variable of the environment.
 """
 
 import dataclasses
@@ -15,15 +19,20 @@ from scipy import sparse
 
 from pipeline.answers.problem import ProblemTask, problem_of, training_counts
 from pipeline.compute.progress import Progress, silent
+from pipeline.config.keys import copied
 from pipeline.config.load import load_experiment
+from pipeline.config.schema import Experiment
+from pipeline.config.values import BUNDLED
 from pipeline.kernel.choose import served_kernel
 from pipeline.model import decisions, evaluation
 from pipeline.model.assemble import train_confusion
 from pipeline.model.claims import Difference, Found, differences_of
-from pipeline.model.stored import ChangedPart, StoredModel, load_model, model_folder
+from pipeline.model.signature import signature_fault
+from pipeline.model.stored import ChangedPart, StoredModel, is_own_model, load_model, model_folder
 from pipeline.rows import dataset as datasets
 from pipeline.storage.copies import address_of
 from svmcore.certificate import evaluate
+from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.solvers import Solver
@@ -34,8 +43,25 @@ __all__ = ["verify"]
 COLUMN_BYTES = 2 << 30
 
 
-def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]:
+def verify(
+    path: str | Path,
+    progress: Progress | None = None,
+    *,
+    source: str | None = None,
+    test: str | None = None,
+    trust: bool = False,
+    key: str | None = None,
+) -> dict[str, Any]:
     """Compare a model with its recomputation.
+
+    Parameters
+    ----------
+    source, test
+        Where the training and test rows are, instead of where the model says.
+    trust
+        Whether to follow the names in a model that this account did not write.
+    key
+        Public key (PEM) of whoever must have signed the model.
 
     Returns
     -------
@@ -46,7 +72,7 @@ def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]
     Raises
     ------
     InputError
-        No model there, a newer format, or a source that cannot be read.
+        No model there, a newer format, a source that cannot be read, or one that only a stranger's model names.
     """
     folder = model_folder(path)
     report: dict[str, Any] = {"model": address_of(folder), "agrees": False}
@@ -54,14 +80,35 @@ def verify(path: str | Path, progress: Progress | None = None) -> dict[str, Any]
         stored = load_model(folder)
     except ChangedPart as error:
         return report | {"differences": [{"part": error.part, "stored": "its sha256", "recomputed": str(error)}]}
+    if key is not None and (fault := signature_fault(folder, key)):
+        return report | {"differences": [{"part": "signature", "stored": "of the given key", "recomputed": fault}]}
+    exp = load_experiment(_with_sources(stored, source, test, trust or is_own_model(folder)))
     with tempfile.TemporaryDirectory(prefix="marginflow-verify-") as root:
-        found, differences = _recompute(stored, Path(root), progress or silent)
+        found, differences = _recompute(stored, exp, Path(root), progress or silent)
     listed = [dataclasses.asdict(difference) for difference in differences]
     return report | {"agrees": not differences, "differences": listed} | found
 
 
-def _recompute(stored: StoredModel, root: Path, progress: Progress) -> tuple[dict[str, Any], list[Difference]]:
-    dataset = datasets.ingest(load_experiment(stored.metadata["config"]), root, progress)
+def _with_sources(stored: StoredModel, source: str | None, test: str | None, trusted: bool) -> dict[str, Any]:
+    """Config of a model with the sources given; InputError for one that is not given and not to be trusted."""
+    config = copied(stored.metadata["config"])
+    given = {key: value for key, value in (("source", source), ("test", test)) if value is not None}
+    for key, named in config["data"].items():
+        if key not in ("source", "test") or key in given or not isinstance(named, str) or trusted:
+            continue
+        if named.removeprefix("sklearn:") not in BUNDLED:
+            raise InputError(
+                f"model {stored.path}: this account did not write it, so its data.{key} {named!r} is not opened; give "
+                f"--{key} URL of the same rows, or --trust to follow what the model names"
+            )
+    config["data"] |= given
+    return config
+
+
+def _recompute(
+    stored: StoredModel, exp: Experiment, root: Path, progress: Progress
+) -> tuple[dict[str, Any], list[Difference]]:
+    dataset = datasets.ingest(exp, root, progress)
     differences = _data_differences(stored, dataset)
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences

@@ -6,7 +6,6 @@ score of its own. What a run does not have leaves no trace on the page.
 
 import csv
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +20,7 @@ from pipeline.report import batch_figures, figures, formats
 from pipeline.report.batch import Batch, batch_of, value_text
 from pipeline.storage.bucket import Bucket
 from pipeline.storage.copies import address_of
+from pipeline.storage.files import write_atomic
 from svmcore.errors import InputError
 
 __all__ = ["RunRecord", "read_run", "render", "rewrite_report", "write_report"]
@@ -86,12 +86,8 @@ def write_report(run_folder: str | Path) -> Path:
     """Write `run_folder`/report.html in one step and return its path."""
     folder = Path(run_folder)
     page = render(read_run(folder))
-    target, draft = folder / "report.html", folder / f".report.{os.getpid()}.html"
-    try:
-        draft.write_bytes(page.encode())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    target = folder / "report.html"
+    write_atomic(target, page.encode())
     return target
 
 
@@ -122,7 +118,10 @@ def read_run(folder: Path) -> RunRecord:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    try:
+        return path.read_text(encoding="utf-8") if path.is_file() else ""
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8; run the experiment again") from None
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
 from pipeline.rows.labels import Label
 from pipeline.rows.scaling import Scaling
 from pipeline.storage.base import Store
-from pipeline.storage.sealed import MANIFEST, Sealed
+from pipeline.storage.cache import claim
+from pipeline.storage.leases import again_if_lost
+from pipeline.storage.sealed import MANIFEST, Damaged, Sealed
 
 __all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
 
@@ -138,7 +140,8 @@ def ingest(
     """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
 
     It is found by the sha256 of the source's bytes, the data keys and the seed, so nothing is read twice, and it is the
-    same whatever machine, worker count or clock. A store elsewhere is the `mirror` of `root`.
+    same whatever machine, worker count or clock. One that is damaged is made again. A store elsewhere is the `mirror`
+    of `root`.
 
     Raises
     ------
@@ -147,12 +150,24 @@ def ingest(
     """
     folder = Path(root) / "data" / dataset_key(exp)[:32]
     name = f"data/{folder.name}"
+    claim(Path(root), [name])
     if mirror is not None:
         mirror.sync([name])
-    if not (folder / MANIFEST).exists():
-        build(exp, folder, progress)
+    if not _is_whole(folder):
+        again_if_lost(lambda: build(exp, folder, progress))
         if mirror is not None:
             mirror.push(name)
     with contextlib.suppress(OSError):  # a store may be read-only by now
         os.utime(folder)  # the oldest datasets are the first to be evicted
     return open_dataset(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether a dataset is there whose every byte is what was written; what was not is made again in its place."""
+    if not (folder / MANIFEST).exists():
+        return False
+    try:
+        open_dataset(folder).verify()
+    except Damaged:
+        return False
+    return True

@@ -63,8 +63,8 @@ def dataset_key(exp: Experiment) -> str:
 
 
 def build(exp: Experiment, target: Path, progress: Progress | None = None) -> None:
-    """Read the sources and publish a dataset at `target`; on any error nothing is left behind."""
-    with building(target) as folder:
+    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes."""
+    with building(target, replace=target.exists()) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         train, test = _stage_sources(exp, scratch, progress)

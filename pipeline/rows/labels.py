@@ -62,17 +62,26 @@ class LabelCodes:
 
     def resolve_as(self, classes: Sequence[Label], url: str) -> NDArray[np.int32]:
         """Return codes (n,) into the classes of the training data; another label is an InputError naming it."""
+        codes, unknown = self.resolve_known(classes)
+        if unknown:
+            known = ", ".join(repr(label) for label in classes[:10]) + (", ..." if len(classes) > 10 else "")
+            raise InputError(f"{url}: the label {unknown[0]!r} is not in the training data; labels there: {known}")
+        return codes
+
+    def resolve_known(self, classes: Sequence[Label]) -> tuple[NDArray[np.int32], list[Any]]:
+        """Return codes (n,) into the classes of the training data, -1 for another label, and those others.
+
+        >>> labels = LabelCodes(text=True)
+        >>> labels.append(np.array(["2", "7", "1"], dtype=object))
+        >>> labels.resolve_known([1, 2])
+        (array([ 1, -1,  0], dtype=int32), ['7'])
+        """
         position: Mapping[Label, int] = {value: code for code, value in enumerate(classes)}
-        codes = []
-        for raw in self._order:
-            code = next(
-                (position[v] for v in _readings(raw, self.text) if _same_kind(v, classes[0]) and v in position), -1
-            )
-            if code < 0:
-                known = ", ".join(repr(label) for label in classes[:10]) + (", ..." if len(classes) > 10 else "")
-                raise InputError(f"{url}: the label {raw!r} is not in the training data; labels there: {known}")
-            codes.append(code)
-        return self._mapped(codes)
+        codes = [
+            next((position[v] for v in _readings(raw, self.text) if _same_kind(v, classes[0]) and v in position), -1)
+            for raw in self._order
+        ]
+        return self._mapped(codes), [raw for raw, code in zip(self._order, codes, strict=True) if code < 0]
 
     def _mapped(self, codes: Sequence[int]) -> NDArray[np.int32]:
         table = np.array(codes, np.int32)

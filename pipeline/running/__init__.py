@@ -1,5 +1,6 @@
 """From a config to a published run: read -> lay out -> forecast -> kernels -> answers -> score -> publish.
 
-`run` is the way in, `session` what the stages share, `stages` a run without a sweep, `batch` one with a sweep, `plan`
-what either would take, `publish` the last step, `clock` what it cost.
+`run` is the way in. `batch` lays out and solves, `score` makes a model of one point, `sweep` ranks many, `publish`
+writes the record. `steps` runs each and tells who watches, `session` is what they share, `clock` what they cost,
+`plan` what they would take.
 """

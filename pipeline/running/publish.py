@@ -1,63 +1,88 @@
 """The last stage: metrics, config and report into the draft, which then becomes visible as a run."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-from pipeline.kernel.choose import KernelPlan
 from pipeline.layout.parts import Ingested
 from pipeline.model import metrics
+from pipeline.model.leaderboard import Entry
 from pipeline.report.page import write_report
+from pipeline.running.batch import Batch, Counts
 from pipeline.running.clock import peak_memory_bytes
+from pipeline.running.score import Trained
 from pipeline.running.session import Session
-from pipeline.running.stages import Scored, Solved
+from pipeline.running.sweep import scored_on
 from pipeline.storage.files import sha256_of_json, write_json
 from pipeline.storage.runs import run_id
 
-__all__ = ["publish", "publish_as"]
+__all__ = ["publish"]
 
 
-def publish(session: Session, data: Ingested, plan: KernelPlan, solved: Solved, scored: Scored) -> dict[str, Any]:
-    """Write metrics, config and report into the draft and make the run visible; returns the metrics."""
-    return publish_as(session, data, lambda address: record_of(session, address, data, plan, solved, scored))
+def publish(
+    session: Session, batch: Batch, counts: Counts, trained: Trained | None, entries: Sequence[Entry] = ()
+) -> dict[str, Any]:
+    """Write metrics, config and report into the draft and make the run visible; returns the metrics.
 
-
-def publish_as(session: Session, data: Ingested, record_at: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Publish the draft with the record of a run at the address it is given."""
+    Parameters
+    ----------
+    trained
+        The point on all rows whose model is in the draft; None for a sweep without a refit.
+    entries
+        The points of a sweep, best first.
+    """
+    data = trained.part.data if trained else batch.parts[0].data
+    if trained is None:
+        write_json(session.folder / "evaluation.json", {"classes": data.classes, "tol": session.exp.tol})
     fingerprint = sha256_of_json([session.exp.fingerprint(), data.fingerprint])
     base = f"{session.exp.name}/{run_id(fingerprint)}"
     (session.folder / "config.yaml").write_text(session.exp.to_yaml(), encoding="utf-8")
     while True:  # another run may take the name between the two
         key = session.store.free_key(base)
-        record = record_at(session.store.address(key))
+        record = _record(session, session.store.address(key), data, counts, trained, entries)
         write_json(session.folder / "metrics.json", record)
         write_report(session.folder)
         if session.store.publish(session.folder, key):
             return record
 
 
-def record_of(
-    session: Session, address: str, data: Ingested, plan: KernelPlan, solved: Solved, scored: Scored
+def _record(
+    session: Session, address: str, data: Ingested, counts: Counts, trained: Trained | None, entries: Sequence[Entry]
 ) -> dict[str, Any]:
-    """Keys of the contract first, then what the plan was and what was found ready."""
-    entries = scored.per_class
+    """Keys of the contract: of the trained model where there is one, of all problems where it says worst."""
+    points = [entry.record() for entry in entries]
+    per_class = trained.per_class if trained else []
+    every: list[dict[str, Any]] = [*points, *per_class]
     return {
         "run": address,
-        "model": f"{address}/model.zarr",
-        "status": metrics.worst_status([entry["status"] for entry in entries]),
+        "model": f"{address}/model.zarr" if trained else None,
+        "status": metrics.worst_status([one["status"] for one in every]),
         "n_train": data.n_train,
         "n_test": data.n_test,
         "n_features": data.n_features,
         "classes": data.classes,
-        "accuracy": scored.accuracy,
-        "train_accuracy": scored.train_accuracy,
-        "n_support": scored.n_support,
-        "relative_gap": metrics.worst([entry["relative_gap"] for entry in entries]),
-        "kkt_gap": metrics.worst([entry["kkt_gap"] for entry in entries]),
+        "accuracy": trained.accuracy if trained else None,
+        "train_accuracy": trained.train_accuracy if trained else None,
+        "n_support": trained.n_support if trained else None,
+        "relative_gap": metrics.worst([one["relative_gap"] for one in every]),
+        "kkt_gap": metrics.worst([one["kkt_gap"] for one in every]),
         "seconds": session.clock.seconds(),
         "peak_memory_bytes": peak_memory_bytes(),
-        "per_class": entries,
-        "kernel": plan.kernel,
-        "plan": {"kernel": plan.plan, "dtype": plan.dtype, "n_merged": data.n_merged} | session.forecast,
-        "blocks": {"total": plan.n_blocks, "reused": plan.n_reused},
-        "problems": {"total": len(solved.tasks), "reused": solved.n_reused},
+        "per_class": per_class,
+        **({"kernel": trained.part.plan.kernel} if trained else {}),
+        **(_of_sweep(session, data, points) if points else {}),
+        "plan": _plan(session, trained, points),
+        "blocks": {"total": counts.blocks, "reused": counts.blocks_reused},
+        "problems": {"total": counts.problems, "reused": counts.problems_reused},
     }
+
+
+def _of_sweep(session: Session, data: Ingested, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {"points": points, "best": points[0], "scored_on": scored_on(session.exp, data.n_test)}
+
+
+def _plan(session: Session, trained: Trained | None, points: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The forecast; of one point also how its K was held."""
+    if trained is None or points:
+        return session.forecast
+    part = trained.part
+    return {"kernel": part.plan.plan, "dtype": part.plan.dtype, "n_merged": part.data.n_merged} | session.forecast

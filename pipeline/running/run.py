@@ -1,4 +1,4 @@
-"""One experiment from its config to a published run: ingest -> kernel -> solve -> score -> publish, or a batch."""
+"""One experiment from its config to a published run: a batch is laid out, forecast, solved, scored and published."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -7,50 +7,64 @@ from typing import Any
 from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
-from pipeline.running.batch import train_batch
+from pipeline.layout.forecast import forecast
+from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
-from pipeline.running.plan import forecast_run
 from pipeline.running.publish import publish
+from pipeline.running.score import names_of, score
 from pipeline.running.session import Session, check_inputs, open_session
-from pipeline.running.stages import Step, ingest, kernel, score, solve
+from pipeline.running.steps import Steps, silently
+from pipeline.running.sweep import rank, refit, sweep_of
+from pipeline.storage.base import Store
 from pipeline.storage.cache import evict
+from pipeline.storage.leases import again_if_lost
 
 __all__ = ["execute", "run", "train"]
 
 
-def _plainly(name: str, stage: Callable[..., Any], *args: Any) -> Any:
-    """Call the stage."""
-    return stage(*args)
-
-
-def train(session: Session, step: Step = _plainly) -> dict[str, Any]:
-    """All stages in order; `step(name, stage, *args)` is how a scheduler wraps each."""
+def train(session: Session, step: Steps) -> dict[str, Any]:
+    """All steps in order; a run without a sweep is a batch of one point."""
+    batch = step("ingest", lay_out, session)
+    session.forecast = forecast(session.exp, session.root, batch.parts)
     if session.exp.sweep is not None:
-        return train_batch(session, step)
-    data = step("ingest", ingest, session)
-    session.forecast = forecast_run(session, data)
-    plan = step("kernel", kernel, session, data)
-    solved = step("solve", solve, session, data, plan)
-    scored = step("score", score, session, data, plan, solved)
-    return step("publish", publish, session, data, plan, solved, scored)
+        return _train_sweep(session, step, batch)
+    counts = step("solve", solve, session, batch, names_of(batch))
+    trained = step("score", score, session, batch)
+    return step("publish", publish, session, batch, counts, trained)
+
+
+def _train_sweep(session: Session, step: Steps, batch: Batch) -> dict[str, Any]:
+    """All points, their leaderboard, and the best on all rows."""
+    counts = step("solve", solve, session, batch)
+    entries = step("score", rank, session, batch)
+    trained, more = None, Counts()
+    if sweep_of(session.exp).refit:
+        trained, more = step("refit", refit, session, batch, entries[0])
+    return step("publish", publish, session, batch, counts + more, trained, entries)
 
 
 def execute(
     exp: Experiment,
-    store: str | None = None,
+    store: Store,
     progress: Progress | None = None,
-    step: Step = _plainly,
+    tell: Callable[..., None] = silently,
     clock: Clock | None = None,
 ) -> dict[str, Any]:
-    """Run a checked experiment; on an error nothing of it is listed, and no empty folder stays behind."""
-    opened = check_inputs(exp, store)
+    """Run an experiment whose inputs were checked (`check_inputs` gives the store), and publish it.
+
+    On an error nothing of it is listed, and no empty folder stays behind. `tell` hears of every stage; see `Steps`.
+    """
+
+    def once() -> dict[str, Any]:
+        with open_session(exp, store, progress, clock) as session:
+            return train(session, Steps(tell))
+
     try:
-        with open_session(exp, opened, progress, clock) as session:
-            record = train(session, step)
-        evict(opened.cache, exp.cache.disk)
+        record = again_if_lost(once)
+        evict(store.cache, exp.cache.disk)
         return record
     finally:
-        opened.tidy()
+        store.tidy()
 
 
 def run(
@@ -70,4 +84,5 @@ def run(
     progress
         Called as `progress(stage, done, total, **info)`.
     """
-    return execute(load_experiment(config, overrides), store, progress)
+    exp = load_experiment(config, overrides)
+    return execute(exp, check_inputs(exp, store), progress)

@@ -13,7 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DRAFTS", "Store"]
+from pipeline.storage.cache import claim, using
+from pipeline.storage.leases import LeaseLost, owned_folder, told_when_lost
+
+__all__ = ["DRAFTS", "Store", "drafting"]
 
 DRAFTS = ".drafts"  # folder of the runs that are being written
 
@@ -44,7 +47,11 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def draft(self) -> "contextlib.AbstractContextManager[Path]":
-        """Yield a local folder to write a run into; it is gone afterwards unless it was published."""
+        """Yield a local folder to write a run into; it is gone afterwards unless it was published.
+
+        Meanwhile nobody removes it, nor what `sync` names. LeaseLost in place of an error of the block where this
+        process slept so long that others did: work that is done again finds what was finished.
+        """
 
     @abc.abstractmethod
     def tidy(self) -> None:
@@ -59,9 +66,13 @@ class Store(abc.ABC):
     def cache(self) -> Path:
         """Local folder of reusable blocks: data, gram, problems."""
 
-    @abc.abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Bring the parts `data/FP`, `problems/FP` of the cache here that another machine finished, and vice versa."""
+        """Say that this run uses the parts `data/FP`, `problems/FP` of the cache.
+
+        Nobody evicts them until the draft ends. Those that another machine made are brought here; those that only this
+        machine has go the other way.
+        """
+        claim(self.cache, names)
 
     @abc.abstractmethod
     def push(self, name: str) -> None:
@@ -88,6 +99,21 @@ class Store(abc.ABC):
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             return {"key": key, **json.loads(self.get_bytes(f"{key}/metrics.json"))}
         return {}
+
+
+@contextlib.contextmanager
+def drafting(cache: Path, drafts: Path) -> Iterator[Path]:
+    """A folder in `drafts`, and a lease on what is used of `cache`: see `Store.draft`."""
+    with using(cache) as lease, owned_folder(drafts) as folder:
+        try:
+            with told_when_lost(folder):
+                yield folder
+        except Exception as error:
+            with contextlib.suppress(OSError):
+                lease.renew()
+            if lease.was_lost:
+                raise LeaseLost(f"what was in use of {cache} may have been removed; run the command again") from error
+            raise
 
 
 def _score(run: Mapping[str, Any]) -> float:

@@ -119,6 +119,35 @@ class Bucket:
                 return False
         return True
 
+    def replace(self, key: str, data: bytes, tag: str) -> str | None:
+        """Write an object over the one with the entity tag `tag`; its new tag, or None if it is another or has gone.
+
+        In one step where the server knows `If-Match`, else in two.
+        """
+        import obstore
+        from obstore.exceptions import BaseError, PreconditionError
+
+        with _told(self.url):
+            try:
+                return str(obstore.put(self._store, key, data, mode={"e_tag": tag})["e_tag"])
+            except (PreconditionError, FileNotFoundError):
+                return None
+            except BaseError as error:
+                if "NotImplemented" not in str(error):
+                    raise
+            with contextlib.suppress(FileNotFoundError):
+                if self.stat(key)[0] == tag:
+                    return str(obstore.put(self._store, key, data)["e_tag"])
+        return None
+
+    def stat(self, key: str) -> tuple[str, float]:
+        """Return the entity tag of an object, and when it was written by the server's clock; or FileNotFoundError."""
+        import obstore
+
+        with _told(self.url):
+            found = obstore.head(self._store, key)
+        return str(found["e_tag"]), found["last_modified"].timestamp()
+
     def folders(self, prefix: str = "") -> list[str]:
         """Return the names of the folders directly below `prefix`."""
         import obstore

@@ -1,44 +1,125 @@
-"""The cache within its budget: whole entries go, the least recently used first, never one in use.
+"""The cache within its budget: whole entries go, the least recently used first, never one that a living process uses.
 
-An entry is a folder `KIND/FINGERPRINT`; whoever uses one touches it. What is in it is no concern of this file.
+An entry is a folder `KIND/FINGERPRINT`. A run holds one lease below `.leases`, a list of the entries that it uses;
+whoever removes entries writes down which before it looks at the leases. So of a user and a remover who come at once,
+one sees the other. What is in an entry is no concern of this file.
 """
 
 import contextlib
 import os
 import shutil
 import time
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from pipeline.storage.leases import owned_name, sweep
+from pipeline.storage.files import write_atomic
+from pipeline.storage.leases import LEASE_SECONDS, Lease, is_over, owned_name, storage_time, sweep
 
-__all__ = ["discard", "evict"]
+__all__ = ["claim", "discard", "evict", "using"]
 
 KINDS = ("data", "gram", "problems")
-IN_USE_SECONDS = 3600.0  # another run may be using what was touched this recently
+LEASES, EVICTED = ".leases", ".evicted"
+REMOVING = "removing-"
+WAIT_SECONDS = 0.02
 
 
-def evict(root: Path, limit_bytes: int, in_use_seconds: float = IN_USE_SECONDS) -> int:
+# ---- in use
+class _Names:
+    """A lease with a list of entries; `-NAME` takes one back."""
+
+    def __init__(self, root: Path, prefix: str, seconds: float) -> None:
+        self.lines: list[str] = []
+        self.path = root / LEASES / f"{prefix}{owned_name(seconds)}"
+        self._write()
+        self.lease = Lease(self.path, seconds, again=self._write)
+
+    def add(self, lines: Iterable[str]) -> None:
+        """Add entries in one append."""
+        self.lines += (new := [*lines])
+        with self.path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in new))
+
+    def _write(self) -> None:
+        write_atomic(self.path, "".join(f"{line}\n" for line in self.lines).encode(), durable=False)
+
+    def end(self) -> None:
+        """Use nothing any more."""
+        self.lease.release()
+        self.path.unlink(missing_ok=True)
+
+
+_used: dict[Path, list[_Names]] = {}
+
+
+@contextlib.contextmanager
+def using(root: Path, seconds: float = LEASE_SECONDS) -> Iterator[Lease]:
+    """Keep what this process claims of the cache at `root` until the end of the block."""
+    if (root / LEASES).is_dir():
+        sweep(root / LEASES)
+    names = _Names(root, "", seconds)
+    _used.setdefault(root, []).append(names)
+    try:
+        yield names.lease
+    finally:
+        _used[root].remove(names)
+        names.end()
+
+
+def claim(root: Path, entries: Iterable[str]) -> None:
+    """Say that this process uses the entries `KIND/FINGERPRINT`, before it looks whether they are there."""
+    wanted = list(entries)
+    for names in _used.get(root, ()):
+        names.add(wanted)
+    while _used.get(root) and not _named(root, REMOVING).isdisjoint(wanted):
+        time.sleep(WAIT_SECONDS)
+
+
+def _named(root: Path, prefix: str) -> set[str]:
+    """Entries named by living leases: those that remove (`prefix` is REMOVING) or those that use."""
+    found: set[str] = set()
+    now = storage_time(root / LEASES)
+    for path in (root / LEASES).glob("*-*"):
+        if path.name.startswith(REMOVING) == bool(prefix) and not path.name.startswith("."):
+            with contextlib.suppress(FileNotFoundError):
+                if not is_over(path, now):
+                    found |= _entries(path.read_text().splitlines())
+    return found
+
+
+def _entries(lines: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for line in lines:
+        (found.discard if line.startswith("-") else found.add)(line.removeprefix("-"))
+    return found
+
+
+# ---- removed
+def evict(root: Path, limit_bytes: int) -> int:
     """Remove the oldest entries below `root` until all take at most `limit_bytes`; returns how many went.
 
-    An entry leaves by one rename before it is deleted, so nobody finds half of it. Entries touched within
-    `in_use_seconds` stay, whatever they take.
+    An entry leaves by one rename before it is deleted, so nobody finds half of it. What is in use stays, whatever it
+    takes.
     """
-    gone = root / ".evicted"
-    sweep(gone)
+    for folder in (EVICTED, LEASES, *(str(path.relative_to(root)) for path in root.glob("*/.building")), "live"):
+        if (root / folder).is_dir():
+            sweep(root / folder)
     entries = sorted((entry.stat().st_mtime, str(entry)) for kind in KINDS for entry in (root / kind).glob("[!.]*"))
-    sizes = {name: _bytes(Path(name)) for _, name in entries}
-    total, count = sum(sizes.values()), 0
-    for touched, name in entries:
-        if total <= limit_bytes or touched > time.time() - in_use_seconds:
+    sizes = {os.path.relpath(name, root): _bytes(Path(name)) for _, name in entries}
+    excess, chosen, used = sum(sizes.values()) - limit_bytes, [], _named(root, "") if entries else set()
+    for name in (name for name in sizes if name not in used):
+        if excess <= 0:
             break
-        _remove(Path(name), gone)
-        total, count = total - sizes[name], count + 1
-    return count
+        chosen.append(name)
+        excess -= sizes[name]
+    return _remove(root, chosen)
 
 
-def discard(root: Path, entry: Path) -> None:
-    """Remove one entry below `root`, whoever uses it: what is mapped stays readable."""
-    _remove(entry, root / ".evicted")
+def discard(root: Path, entry: Path) -> bool:
+    """Remove one entry below `root` unless another process uses it; what is mapped stays readable on this host."""
+    name = os.path.relpath(entry, root)
+    for names in _used.get(root, ()):
+        names.add([f"-{name}"])
+    return _remove(root, [name]) == 1
 
 
 def _bytes(folder: Path) -> int:
@@ -51,11 +132,25 @@ def _bytes(folder: Path) -> int:
     return total
 
 
-def _remove(entry: Path, gone: Path) -> None:
+def _remove(root: Path, chosen: Collection[str]) -> int:
+    """Remove those of the entries that nobody uses; returns how many went."""
+    if not chosen:
+        return 0
+    gone, moved = root / EVICTED, []
     gone.mkdir(exist_ok=True)
-    target = gone / owned_name()
-    with contextlib.suppress(FileNotFoundError):
-        entry.rename(target)
-    shutil.rmtree(target, ignore_errors=True)
+    intent = _Names(root, REMOVING, LEASE_SECONDS)
+    try:
+        intent.add(chosen)
+        used = _named(root, "")
+        for name in (name for name in chosen if name not in used):
+            if intent.lease.is_lost:
+                break
+            with contextlib.suppress(FileNotFoundError):
+                moved.append((root / name).rename(gone / owned_name()))
+    finally:
+        intent.end()
+    for folder in moved:
+        shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         gone.rmdir()
+    return len(moved)

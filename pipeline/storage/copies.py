@@ -1,13 +1,13 @@
 """Copies of objects for readers that need files, in a folder that ends with this process."""
 
 import atexit
+import contextlib
 import functools
-import shutil
 import tempfile
 from pathlib import Path
 
 from pipeline.storage.bucket import Bucket
-from pipeline.storage.leases import owned_name, sweep
+from pipeline.storage.leases import owned_folder
 
 __all__ = ["address_of", "fetched"]
 
@@ -18,11 +18,9 @@ _addresses: dict[Path, str] = {}
 def _copies() -> Path:
     """Folder of this process's copies, gone at its end; those of killed processes are swept."""
     parent = Path(tempfile.gettempdir()) / "marginflow-copies"
-    sweep(parent)
-    folder = parent / owned_name()
-    folder.mkdir(parents=True)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(owned_folder(parent))
 
 
 @functools.lru_cache(maxsize=16)

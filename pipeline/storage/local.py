@@ -3,12 +3,12 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.storage.base import DRAFTS, Store
-from pipeline.storage.files import check_writable, remove_empty, write_atomic
-from pipeline.storage.leases import owned_folder
+from pipeline.storage.base import DRAFTS, Store, drafting
+from pipeline.storage.files import check_writable, publish_folder, remove_empty, write_atomic
+from pipeline.storage.leases import release
 from svmcore.errors import InputError
 
 __all__ = ["LocalStore"]
@@ -31,6 +31,8 @@ class LocalStore(Store):
         there = next(p for p in (self.path, *self.path.parents) if os.path.lexists(p))
         if not there.is_dir():
             raise InputError(f"store {self.url}: {there} is a file, not a folder; give a folder that can be written")
+        if not write and there != self.path:
+            raise InputError(f"store {self.url}: no such folder; give the folder or URL that runs were written to")
         if write:
             check_writable(there, f"store {self.url}")
 
@@ -49,16 +51,13 @@ class LocalStore(Store):
             if not folder.name.startswith(".") and not folder.parent.name.startswith("."):
                 yield f"{folder.parent.name}/{folder.name}"
 
-    def sync(self, names: Iterable[str]) -> None:
-        """Do nothing: the cache is in the store."""
-
     def push(self, name: str) -> None:
         """Do nothing: the cache is in the store."""
 
     @contextlib.contextmanager
     def draft(self) -> Iterator[Path]:
         """A folder `.drafts/HOST-PID-...` of this store."""
-        with owned_folder(self.path / DRAFTS) as folder:
+        with drafting(self.cache, self.path / DRAFTS) as folder:
             yield folder
 
     def tidy(self) -> None:
@@ -67,10 +66,11 @@ class LocalStore(Store):
 
     def publish(self, folder: Path, key: str) -> bool:
         """Rename; a folder that is not empty is never replaced."""
-        target = self.path / key
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if any((self.path / key).glob("*")):
+            return False
+        release(folder)
         try:
-            folder.rename(target)
+            publish_folder(folder, self.path / key)
         except OSError as error:
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                 return False

@@ -12,7 +12,7 @@ from pipeline.storage.bucket import Bucket
 from pipeline.storage.sealed import Sealed, building
 from svmcore.errors import InputError
 
-__all__ = ["Mirror", "staging"]
+__all__ = ["CACHE", "Mirror", "staging"]
 
 MARKERS = {"data": "manifest.json", "problems": "result.json"}  # the last file of each kind of finished part
 CACHE = ".cache"

@@ -3,6 +3,7 @@
 import datetime
 from pathlib import Path
 
+from pipeline.config.redact import redacted_text
 from pipeline.config.values import expand, is_url
 from pipeline.storage.base import Store
 from pipeline.storage.local import LocalStore
@@ -17,6 +18,11 @@ def open_store(url: str | Path, write: bool = True) -> Store:
     place = expand(str(url))
     store: Store
     if is_url(place):
+        if redacted_text(place) != place or "?" in place:
+            raise InputError(
+                f"store {redacted_text(str(url))}: runs are named after their store, so no login and no query; "
+                "give s3://bucket/prefix, and credentials by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
         if not place.startswith("s3://") or not place[5:].strip("/"):
             raise InputError(f"store {url}: runs live in a folder or on s3://bucket/prefix; give one of the two")
         store = ObjectStore(place)

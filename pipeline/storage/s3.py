@@ -5,16 +5,16 @@ after all else is there. K is mapped by the solvers and stays on this machine.
 """
 
 import contextlib
-import datetime
 import itertools
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pipeline.storage.base import DRAFTS, Store
+from pipeline.storage.base import DRAFTS, Store, drafting
 from pipeline.storage.bucket import Bucket
 from pipeline.storage.files import remove_empty
-from pipeline.storage.leases import STALE_SECONDS, owned_folder
-from pipeline.storage.mirror import Mirror, staging
+from pipeline.storage.leases import BEATS, LEASE_SECONDS, has_ended, owned_name
+from pipeline.storage.mirror import CACHE, Mirror, staging
 from svmcore.errors import InputError
 
 __all__ = ["ObjectStore"]
@@ -24,9 +24,13 @@ CLAIM = ".claim"  # a run that is being written
 
 
 class ObjectStore(Store):
-    """A prefix of a bucket, and a staging folder of this machine (`pipeline.storage.mirror.staging`)."""
+    """A prefix of a bucket, and a staging folder of this machine (`pipeline.storage.mirror.staging`).
 
-    def __init__(self, url: str) -> None:
+    `seconds` is how long a process on another host that publishes may be silent.
+    """
+
+    def __init__(self, url: str, seconds: float = LEASE_SECONDS) -> None:
+        self.seconds = seconds
         self.bucket = Bucket(url)
         self.url = self.bucket.url
         self._mirror = Mirror(self.bucket, self.cache)
@@ -69,7 +73,7 @@ class ObjectStore(Store):
     def draft(self) -> Iterator[Path]:
         """A folder of the staging folder; at the end all finished parts have reached the store."""
         try:
-            with owned_folder(self.cache / DRAFTS) as folder:
+            with drafting(self.cache, self.cache / DRAFTS) as folder:
                 yield folder
                 self._mirror.settle()
         finally:
@@ -80,36 +84,63 @@ class ObjectStore(Store):
         remove_empty(*self.cache.glob("*"), self.cache / DRAFTS, self.cache)
 
     def publish(self, folder: Path, key: str) -> bool:
-        """Claim the name, put everything, and `metrics.json` last."""
+        """Claim the name, put everything, and `metrics.json` last; False too if this process slept too long."""
         self._mirror.settle()
         self._sweep(key.partition("/")[0])
-        if not self.bucket.create(f"{key}/{CLAIM}", _now().isoformat().encode()):
+        if not (claim := _Claim.take(self.bucket, f"{key}/{CLAIM}", self.seconds)):
             return False
         try:
             files = [file for file in folder.rglob("*") if file.is_file() and file != folder / LAST]
             self.bucket.upload(folder, key, files)
-            visible = self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
+            visible = claim.renew() and self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
+            if visible and not claim.renew():  # asleep between the two: others may have removed what comes before
+                self.bucket.delete([f"{key}/{LAST}"])
+                visible = False
         except BaseException:
             with contextlib.suppress(OSError, InputError):
-                self.bucket.delete(self.bucket.keys(key))
+                self._withdraw(key, claim)
             raise
-        self.bucket.delete([f"{key}/{CLAIM}"])
-        return visible
+        if not visible:
+            self._withdraw(key, claim)
+            return False
+        claim.end()
+        self.bucket.delete([claim.key])
+        return True
+
+    def _withdraw(self, key: str, claim: "_Claim") -> None:
+        """Remove what was put of a run that will not be listed, unless the name is somebody else's by now."""
+        claim.end()
+        there = self.bucket.keys(key)
+        if claim.renew() or not {f"{key}/{CLAIM}", f"{key}/{LAST}"}.intersection(there):
+            self.bucket.delete([one for one in there if one != claim.key])
+            self.bucket.delete([claim.key])
 
     def _sweep(self, name: str) -> None:
-        """Remove what killed processes left of runs called `name` a day ago."""
+        """Remove what owners that are over left of runs called `name`."""
         keys = self.bucket.keys(name)
-        for claim in (key for key in keys if key.endswith(f"/{CLAIM}")):
-            folder = claim.removesuffix(CLAIM)
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                since = datetime.datetime.fromisoformat(self.bucket.get(claim).decode())
-                if (_now() - since).total_seconds() > STALE_SECONDS:
-                    whole = folder + LAST in keys
-                    self.bucket.delete([key for key in keys if key.startswith(folder) and not whole] or [claim])
+        claims = [key for key in keys if key.endswith(f"/{CLAIM}")]
+        now = self._time() if claims else 0.0
+        for claim in claims:
+            with contextlib.suppress(FileNotFoundError):
+                tag, written = self.bucket.stat(claim)
+                owner = self.bucket.get(claim).decode(errors="replace").partition(" ")[0]
+                if has_ended(owner, now - written) and self.bucket.replace(claim, owned_name().encode(), tag):
+                    folder = claim.removesuffix(CLAIM)
+                    rest = [key for key in self.bucket.keys(folder.rstrip("/")) if key != claim]
+                    self.bucket.delete([] if folder + LAST in rest else rest)
+                    self.bucket.delete([claim])
+
+    def _time(self) -> float:
+        """What time it is by the server's clock."""
+        key = f"{CACHE}/clock"
+        self.bucket.put(key, b"")
+        return self.bucket.stat(key)[1]
 
     # ---- finished parts of the cache
     def sync(self, names: Iterable[str]) -> None:
         """Pull what another machine finished and this one has not; push what only this one has."""
+        names = [*names]
+        super().sync(names)
         self._mirror.sync(names)
 
     def push(self, name: str) -> None:
@@ -117,5 +148,40 @@ class ObjectStore(Store):
         self._mirror.push(name)
 
 
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+class _Claim:
+    """A lease on a run that is being written: an object that this process alone writes over, again and again.
+
+    Each renewal is conditional on the tag of the one before, so whoever took it meanwhile is noticed.
+    """
+
+    def __init__(self, bucket: Bucket, key: str, owner: str, seconds: float) -> None:
+        self.bucket, self.key, self.owner = bucket, key, owner
+        self.is_held = True
+        self._tag, self._beats = bucket.stat(key)[0], 0
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._beat, args=(seconds / BEATS,), name="claim", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def take(cls, bucket: Bucket, key: str, seconds: float) -> "_Claim | None":
+        """The claim, or None if another process has it."""
+        owner = owned_name(seconds)
+        return cls(bucket, key, owner, seconds) if bucket.create(key, owner.encode()) else None
+
+    def renew(self) -> bool:
+        """Say that this process lives; whether the claim is still its own."""
+        with self._lock:
+            self._beats += 1  # or equal contents would have equal tags
+            tag = self.bucket.replace(self.key, f"{self.owner} {self._beats}".encode(), self._tag)
+            self._tag, self.is_held = tag or self._tag, self.is_held and tag is not None
+            return self.is_held
+
+    def end(self) -> None:
+        """Renew it no more."""
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self, seconds: float) -> None:
+        while not self._ended.wait(seconds):
+            with contextlib.suppress(OSError, InputError):  # a server that does not answer now may at the next beat
+                self.renew()

@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pipeline.storage.files import sha256_of_json
-from pipeline.storage.leases import owned_name, sweep
+from pipeline.storage.files import publish_folder, remove_empty, sha256_of_json, write_json
+from pipeline.storage.leases import owned_folder, release, remove_folder, told_when_lost
 from svmcore.errors import InputError
 
-__all__ = ["ArrayWriter", "Sealed", "building", "seal"]
+__all__ = ["ArrayWriter", "Damaged", "Sealed", "building", "seal"]
 
 MANIFEST = "manifest.json"
 CHUNK_BYTES = 16 << 20
@@ -30,6 +29,13 @@ def _codecs() -> list[Any]:
     from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
     return [BloscCodec(cname="lz4", clevel=1, shuffle=BloscShuffle.shuffle), Crc32cCodec()]
+
+
+class Damaged(InputError):
+    """A sealed folder that is not what was written."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(f"{path}: damaged: {what}; delete this folder and run again")
 
 
 class ArrayWriter:
@@ -89,34 +95,38 @@ def seal(folder: Path, facts: Mapping[str, Any]) -> None:
     }
     manifest = dict(facts) | {"files": listed}
     manifest["sha256"] = _seal_of(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    write_json(folder / MANIFEST, manifest)
 
 
 @contextlib.contextmanager
-def building(target: Path) -> Iterator[Path]:
+def building(target: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside `target`, renamed to it at the end, or removed if anything goes wrong.
 
-    If somebody else published `target` meanwhile, theirs stays: equal names mean equal contents. What killed
-    processes left behind is swept.
+    If somebody else published `target` meanwhile, theirs stays: equal names mean equal contents. With `replace` what
+    stands there goes, when the new one is whole. What killed processes left behind is swept.
+
+    Raises
+    ------
+    LeaseLost
+        If others took this process for dead and removed the folder.
     """
     drafts = target.parent / ".building"
-    folder = drafts / owned_name()
-    try:
-        folder.mkdir(parents=True)
-        sweep(drafts)
-    except OSError as error:
-        raise InputError(f"{target.parent}: cannot be written ({error.strerror}); choose another store") from None
-    try:
-        yield folder
+    with contextlib.ExitStack() as stack:
+        stack.callback(remove_empty, drafts)  # if nobody else is building
         try:
-            folder.rename(target)
+            folder = stack.enter_context(owned_folder(drafts))
+        except OSError as error:
+            raise InputError(f"{target.parent}: cannot be written ({error.strerror}); choose another store") from None
+        with told_when_lost(folder):
+            yield folder
+        release(folder)
+        if replace:
+            remove_folder(target, drafts)
+        try:
+            publish_folder(folder, target)
         except OSError:
             if not (target / MANIFEST).exists():
                 raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            drafts.rmdir()  # if nobody else is building
 
 
 class Sealed:
@@ -200,5 +210,5 @@ class Sealed:
         if _sha256(path) != self._files[name]["sha256"]:
             raise self._damaged(f"{name} was changed (its sha256 differs)")
 
-    def _damaged(self, what: str) -> InputError:
-        return InputError(f"{self.path}: damaged: {what}; delete this folder and run again")
+    def _damaged(self, what: str) -> Damaged:
+        return Damaged(self.path, what)

@@ -33,8 +33,8 @@ class OneClassSVM(OutlierMixin, Machine):
         As in `svmcore.estimator.SVC`, one each.
 
     >>> model = OneClassSVM(gamma="auto", tol=1e-8).fit([[0], [0.44], [0.45], [0.46], [1]])
-    >>> model.score_samples([[0.44], [1]]).round(4)
-    array([2.0547, 1.7332])
+    >>> model.score_samples([[0.44], [1]]).round(2)
+    array([2.05, 1.73])
     """
 
     task = tasks.OneClass

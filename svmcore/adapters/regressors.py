@@ -155,10 +155,10 @@ class NuSVR(Regressor):
     support_, support_vectors_, n_support_, dual_coef_, coef_, intercept_, n_iter_, certificate_, status_, history_, ...
         As in `svmcore.estimator.SVR`.
 
-    >>> rows, targets = [[0.0], [1.0], [2.0], [3.0]], [0.0, 1.5, 1.5, 3.0]
-    >>> model = NuSVR(kernel="linear", C=100.0, nu=0.9, tol=1e-9).fit(rows, targets)
+    >>> rows, targets = [[0.0], [1.0], [2.0], [3.0]], [0.0, 2.0, 1.0, 3.0]
+    >>> model = NuSVR(kernel="linear", C=100.0, nu=0.4, tol=1e-9).fit(rows, targets)
     >>> model.coef_.round(6), model.epsilon_.round(6)
-    (array([[1.]]), array([0.5]))
+    (array([[0.5]]), array([0.75]))
     """
 
     task = tasks.NuSVR

@@ -41,11 +41,6 @@ class SVC(Task):
         """With a free bias all variables add up to 0."""
         return self.bias is Bias.FREE
 
-    def check(self, target: Floats, C: Floats) -> None:
-        """Refuse labels of one class alone."""
-        if not ((C > 0) & (target > 0)).any() or not ((C > 0) & (target < 0)).any():
-            raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
-
     def program(self, source: Source, target: Floats, C: ArrayLike) -> SignedQP:
         """The program for labels (n,) in {-1, +1} (a 0 leaves the row out) and C, a number or (n,).
 

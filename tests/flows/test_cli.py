@@ -110,12 +110,17 @@ def test_run__a_store_under_a_plain_file_is_refused_before_any_work(config, caps
     assert "config.yaml is a file" in refused(argv, capsys)
 
 
-def test_run__what_cannot_fit_is_refused_without_waiting_for_a_server(config, capsys, monkeypatch):
+def test_run__what_cannot_fit_is_refused_without_waiting_for_a_server(config, capsys, monkeypatch, tmp_path):
+    (tmp_path / "uvicorn.py").write_text("import time\ntime.sleep(600)\n")  # a server that never comes up
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    monkeypatch.setenv("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "600")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr("flows.server._Server.wait", lambda server: pytest.fail("waited for Prefect"))
     argv = config(extra=["--set", "cache.limit=4", "--set", "cache.disk=4"])
     argv.remove("--no-prefect")
+    started = time.monotonic()
     assert "two columns of K need" in refused(argv, capsys)
+    assert time.monotonic() - started < 60
 
 
 @pytest.fixture
@@ -142,7 +147,9 @@ def test_outputs__in_a_folder_that_takes_no_file_are_refused(config, capsys, row
 
 def test_run__a_cluster_that_does_not_answer_is_refused_within_15_seconds(config, capsys, tmp_path):
     started = time.monotonic()
-    line = refused(config(extra=["--set", "cluster={kind: address, address: 'tcp://127.0.0.1:9'}"]), capsys)
+    line = refused(
+        config(extra=["--set", "cluster={kind: address, address: 'tcp://127.0.0.1:9', insecure: true}"]), capsys
+    )
     assert "tcp://127.0.0.1:9" in line
     assert time.monotonic() - started < 15
     assert not (tmp_path / "runs").exists()
@@ -194,7 +201,7 @@ def test_commands__refuse_a_model_of_a_newer_version(model, rows_csv, capsys):
     for argv in [*commands_on(model, rows_csv), ["verify", str(model)]]:
         line = refused(argv, capsys)
         assert "format 9" in line
-        assert "format 2" in line
+        assert "format 3" in line
 
 
 def test_run__json_is_one_object_and_all_else_is_on_stderr(config, capsys, tmp_path):
@@ -359,3 +366,30 @@ def test_signal__ends_a_solving_run_at_once_and_keeps_what_is_finished(tmp_path,
     assert "Traceback" not in err
     assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [".cache"]
     assert not (tmp_path / "runs" / ".cache" / "live").exists()
+
+
+# ---- what is not there, and labels that were not there
+def test_runs__a_store_that_is_not_there_is_refused(tmp_path, monkeypatch, capsys):
+    line = refused(["runs", "--store", str(tmp_path / "nowhere")], capsys)
+    assert str(tmp_path / "nowhere") in line
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs"]) == 0  # nothing ran here yet
+    assert capsys.readouterr().out == "no runs\n"
+
+
+def test_predict__rows_with_an_unknown_label_are_predicted_and_the_rest_is_scored(rows_run, rows_csv, tmp_path, capsys):
+    known = tmp_path / "known.csv"
+    lines = rows_csv.read_text().splitlines()
+    known.write_text("\n".join(lines[:40]) + "\n")
+    mixed = tmp_path / "mixed.csv"
+    mixed.write_text("\n".join([*lines[:40], "1,2,dog", "2,1,emu", "2,2,dog"]) + "\n")
+    assert main(["predict", rows_run["run"], str(known), "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["unknown_labels"] == []
+    assert main(["predict", rows_run["run"], str(mixed), "--json"]) == 0
+    told = capsys.readouterr()
+    found = json.loads(told.out)
+    assert found["accuracy"] == alone["accuracy"]
+    assert found["labels"][:39] == alone["labels"]
+    assert (found["n"], found["n_unknown"], found["unknown_labels"]) == (42, 3, ["dog", "emu"])
+    assert "3 rows with labels" in told.err

@@ -1,7 +1,6 @@
 """Real Prefect runs, each in a process of its own, over one PREFECT_HOME that starts empty."""
 
 import json
-import logging
 import os
 import signal
 import sqlite3
@@ -15,20 +14,19 @@ import pytest
 
 LOSES_ITS_CLUSTER_ONCE = """
 import sys
-import time
 from flows.cli import main
 from pipeline.running import run as experiment
 from pipeline.compute.workers import ClusterLost
 
-kernel, calls = experiment.kernel, []
+solve, calls = experiment.solve, []
 
 def loses_it_once(*args):
     calls.append(1)
     if len(calls) == 1:
         raise ClusterLost("for this test")
-    return kernel(*args)
+    return solve(*args)
 
-experiment.kernel = loses_it_once
+experiment.solve = loses_it_once
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -41,7 +39,8 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def env(home):
     ours = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT", "MARGINFLOW"))}
-    return ours | {"HOME": str(home), "PREFECT_HOME": str(home / "prefect")}
+    ours |= {"HOME": str(home), "PREFECT_HOME": str(home / "prefect")}
+    return ours | {"PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180"}  # this machine may be busy
 
 
 def command(program, *argv):
@@ -54,9 +53,23 @@ def stored(home, query):
         return database.execute(query).fetchall()
 
 
+def newest_flow_run(home):
+    """State of the flow run that was made last."""
+    found = stored(home, "select state_type from flow_run order by created desc limit 1")
+    return found[0] if found else None
+
+
+def until(said, seconds=120):
+    """Wait until `said()`."""
+    deadline = time.monotonic() + seconds
+    while not said():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @pytest.fixture(scope="module")
 def finished(env, home, rows_config):
-    """A run whose kernel stage loses its cluster once."""
+    """A run whose solving stage loses its cluster once."""
     (home / "rows.yaml").write_text(json.dumps(rows_config))
     argv = command(["-c", LOSES_ITS_CLUSTER_ONCE], "rows.yaml", "--json", "--store", "runs")
     return subprocess.run(argv, cwd=home, env=env, capture_output=True, text=True, timeout=180)
@@ -82,43 +95,13 @@ def test_flow__stages_are_tasks_and_a_lost_cluster_is_tried_again(finished, home
     assert stored(home, "select state_type, name is not null from flow_run limit 1") == [("COMPLETED", 1)]
     tasks = dict(stored(home, "select name, run_count from task_run"))
     attempts = {name.split("-")[0]: count for name, count in tasks.items()}
-    assert attempts == {"ingest": 1, "kernel": 2, "solve": 1, "score": 1, "publish": 1}
+    assert attempts == {"ingest": 1, "solve": 2, "score": 1, "publish": 1}
 
 
 def test_flow__leaves_certificates_and_a_link_to_the_report(finished, home):
     artifacts = dict(stored(home, "select key, data from artifact where key is not null"))
     assert set(artifacts) == {"certificates", "report"}
     assert [row["label"] for row in json.loads(json.loads(artifacts["certificates"]))] == ["ant", "bee", "cat"]
-
-
-def test_flow__an_input_error_inside_is_one_line_and_not_tried_again(finished, env, home):
-    argv = command(["-m", "flows.cli"], "rows.yaml", "--store", "refused", "--set", "class_weight={dog: 2}")
-    done = subprocess.run(argv, cwd=home, env=env, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    *stages, line = done.stderr.splitlines()
-    assert "class_weight names 'dog'" in line
-    assert all(stage.startswith(("ingest", "kernel")) for stage in stages), done.stderr
-    assert stored(home, "select count(*) from task_run where run_count > 1") == [(1,)]
-    failed = stored(
-        home, "select s.message from flow_run f join flow_run_state s on f.state_id = s.id order by f.created desc"
-    )
-    assert "class_weight names 'dog'" in failed[0][0]
-    assert not [p for p in (home / "refused").iterdir() if not p.name.startswith(".")]
-
-
-@pytest.mark.parametrize(
-    ("message", "shown"),
-    [
-        ("Still processing items: 3 items remaining...", False),
-        ("Finished in state Failed('x')", False),
-        ("The server is slow", True),
-    ],
-)
-def test_terminal__hears_nothing_of_prefects_own_affairs(message, shown):
-    from flows.flow import _NoFailures
-
-    record = logging.LogRecord("EventsWorker", logging.WARNING, __file__, 1, message, None, None)
-    assert _NoFailures().filter(record) is shown
 
 
 ENDLESS = ("cluster={kind: local}", "C=1e6", "solver.tol=1e-13", "kernel.gamma=1e-2")
@@ -140,8 +123,9 @@ def test_flow__a_signal_leaves_no_process_behind(finished, env, home, noise_npz,
         for line in process.stderr:
             if line.startswith("kernel"):
                 break
+        until(lambda: newest_flow_run(home) == ("RUNNING",))
         ours = psutil.Process(process.pid).children(recursive=True)
-        assert len(ours) >= 3  # Prefect's server and the workers
+        assert len(ours) >= 4  # the one that tells Prefect, its server and the workers
         started = time.monotonic()
         process.send_signal(number)
         err = process.stderr.read()
@@ -151,5 +135,4 @@ def test_flow__a_signal_leaves_no_process_behind(finished, env, home, noise_npz,
     assert not alive
     assert "Traceback" not in err
     assert not [p for p in (home / f"store{number}").iterdir() if not p.name.startswith(".")]
-    if number != signal.SIGKILL:  # the process told its server
-        assert stored(home, "select state_type from flow_run order by created desc limit 1") == [("CANCELLED",)]
+    assert newest_flow_run(home) == ("CRASHED" if number == signal.SIGKILL else "CANCELLED",)

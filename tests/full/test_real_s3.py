@@ -157,7 +157,7 @@ def test_run__is_listed_verified_and_predicts_from_the_server(env, config, tmp_p
 def test_publish__two_at_once_never_share_a_name(env, tmp_path):
     """The server refuses the second conditional put."""
     code = (
-        "import pathlib, sys; from pipeline.storage.base import open_store\n"
+        "import pathlib, sys; from pipeline.storage.runs import open_store\n"
         "folder = pathlib.Path(sys.argv[1]); folder.mkdir(exist_ok=True)\n"
         "(folder / 'metrics.json').write_text('{}')\n"
         "print(sum(open_store('s3://lab/race').publish(folder, f'name/{i}') for i in range(20)))"

@@ -23,3 +23,14 @@ def dataset(tmp_path_factory):
     X = rng.normal(size=(700, 12)) + 3.0
     np.savez(folder / "rows.npz", X=X, y=np.where(X[:, 0] > 3.0, 1, -1))
     return ingest(load_experiment({"data": {"source": str(folder / "rows.npz")}}), folder / "cache")
+
+
+@pytest.fixture(scope="session")
+def address_of_two_workers(two_workers, tmp_path_factory):
+    """A `cluster` section that connects to these workers as somebody else's, with the keys made for them."""
+    folder, security = tmp_path_factory.mktemp("tls"), two_workers.client.security
+    pems = {"ca": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
+    for name, text in pems.items():
+        (folder / name).write_text(text)
+    files = {name: str(folder / name) for name in pems}
+    return {"kind": "address", "address": two_workers.client.scheduler.address, "tls": files}

@@ -17,10 +17,15 @@ NAMES = ("slanted-tube", "two-nu", "ball", "test-gauss-southwell")
 
 @pytest.fixture(scope="module", autouse=True)
 def _registry():
+    """What is defined below is known to the tests of this file alone."""
+    for family, plugins in DEFINED.items():
+        family._registry.update(plugins)
     yield
-    for family in (Task, Solver):
-        for name in NAMES:
-            family._registry.pop(name, None)
+    _forget()
+
+
+def _forget():
+    return {family: {n: family._registry.pop(n) for n in NAMES if n in family._registry} for family in (Task, Solver)}
 
 
 # ---- machines: two variables on one row, two groups, a sum that is not 0
@@ -180,3 +185,6 @@ def test_solver__is_found_by_its_name_and_proved(rows, loss):
     wanted = Solver.create({"name": "smo", "tol": 1e-6}).solve(qp)
     assert found.status is Status.CONVERGED
     assert found.certificate.dual == pytest.approx(wanted.certificate.dual, rel=1e-8)
+
+
+DEFINED = _forget()

@@ -161,16 +161,18 @@ def test_solver__asks_the_monitor_at_least_every_200_ms(name):
     case = problems.Case("noise", X, np.where(rng.random(1500) < 0.5, 1.0, -1.0), problems.Linear(), 100.0)
     loss, bias = problems.admitted(case, solver)[0]
     problem = case.problem(solver, loss, bias)
-    asked = [time.perf_counter()]
+    asked = []
 
     def stop():
-        asked.append(time.perf_counter())
+        asked.append((time.perf_counter(), time.process_time()))
         return False
 
     solved(solver, problem, monitor=Monitor(stop=stop, time_limit=0.6))  # the first solve compiles
-    asked[:] = [time.perf_counter()]
+    asked.clear()
+    stop()
     solved(solver, problem, monitor=Monitor(stop=stop, time_limit=0.6))
-    assert np.diff(asked).max(initial=0.0) < 0.5  # 0.2 s on an idle machine
+    busy = np.diff(asked, axis=0).min(axis=1)  # others may have the processor, and threads add up
+    assert busy.max(initial=0.0) < 0.5  # 0.2 s on an idle machine
 
 
 @pytest.mark.parametrize("name", problems.SOLVERS)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from svmcore.errors import InputError
 
-__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels", "finite_rows", "rows_in"]
+__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels", "check_width", "finite_rows", "rows_in"]
 
 BLOCK_BYTES = 32 << 20
+MAX_FEATURES = 1 << 26  # the widest of the public sets (kdd12) has 55 million; each vector of them is 0.5 GB here
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ def check_finite(source: Source, X: NDArray[Any], first_row: int, names: Sequenc
     value = "NaN" if np.isnan(X[row, column]) else "infinity"
     name = f"'{names[column]}'" if names is not None else f"{column} (counted from 0)"
     raise source.fail(f"row {first_row + row + 1}, column {name}: {value}; remove or fill such values")
+
+
+def check_width(source: Source, n_features: int) -> None:
+    """Raise InputError if one index promises more features than a vector in memory may have."""
+    if n_features > MAX_FEATURES:
+        raise source.fail(f"{n_features:,} features, more than {MAX_FEATURES:,}; number or hash them into fewer")
 
 
 def rows_in(rows_bytes: int, n_features: int) -> int:

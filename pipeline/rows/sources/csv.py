@@ -19,6 +19,8 @@ __all__ = ["Columns", "CsvSource", "locate_column"]
 
 DELIMITERS = ",;\t| "
 SAMPLE_LINES = 100
+SAMPLE_BYTES = 8 << 20
+MAX_COLUMNS = 1 << 18
 
 
 def locate_column(source: Source, given: int | str, names: Sequence[str], what: str) -> int:
@@ -112,8 +114,12 @@ class CsvSource(Source):
     def _detect(self) -> Columns:
         label, header, _, fold, n_features = self._given
         sample = self._sample()
+        self._check_columns(sample[0])
         self.delimiter = self.delimiter or _detect_delimiter(sample)
-        table = [row for row in csv.reader(sample, delimiter=self.delimiter, skipinitialspace=True) if row]
+        try:
+            table = [row for row in csv.reader(sample, delimiter=self.delimiter, skipinitialspace=True) if row]
+        except csv.Error as error:
+            raise self.fail(f"not a table of numbers and labels ({error})") from None
         self.width = len(table[0])
         named = isinstance(label, str)
         first = [cell.strip() for cell in table[0]]
@@ -124,12 +130,18 @@ class CsvSource(Source):
         self.columns = Columns(self, names, label, fold, n_features)
         return self.columns
 
+    def _check_columns(self, line: str) -> None:
+        """Refuse a first line of very many cells before it is cut into them."""
+        cells = 1 + max(line.count(delimiter) for delimiter in self.delimiter or DELIMITERS)
+        if cells > MAX_COLUMNS:
+            raise self.fail(f"{cells:,} columns, more than {MAX_COLUMNS:,}; so many are read from npz, zarr or LIBSVM")
+
     def _sample(self) -> list[str]:
         """Return the first lines that are not blank."""
         lines: list[bytes] = []
         for text, _ in LineBlocks(self.url, 1 << 20):
             lines += [line for line in text.splitlines() if line.strip()]
-            if len(lines) >= SAMPLE_LINES:
+            if len(lines) >= SAMPLE_LINES or (len(lines) > 1 and sum(map(len, lines)) > SAMPLE_BYTES):
                 break
         if not lines:
             raise self.fail("holds no rows; give a table with at least one line of numbers and a label")
@@ -184,9 +196,7 @@ class CsvSource(Source):
             raise self.fail(f"line {line}: not text in UTF-8") from None
         X, labels, folds = [], [], []
         reader = csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True)
-        for row in reader:
-            if not row:
-                continue
+        for row in self._whole_rows(reader):
             line = first_line + reader.line_num - 1
             if len(row) != self.width:
                 raise self.fail(
@@ -198,6 +208,13 @@ class CsvSource(Source):
         y = self._texts(np.array(labels, dtype=object), first_line) if self.columns.label is not None else None
         fold = self._texts(np.array(folds, dtype=object), first_line) if self.columns.fold is not None else None
         return RowBlock(np.array(X, dtype=np.float64).reshape(len(X), len(self.columns.features)), y, fold)
+
+    def _whole_rows(self, reader: Any) -> Iterator[list[str]]:
+        """Rows with cells; what the reader cannot cut is an InputError."""
+        try:
+            yield from (row for row in reader if row)
+        except csv.Error as error:
+            raise self.fail(f"near line {reader.line_num}: {error}; features must be numbers") from None
 
     def _number(self, cell: str, line: int, column: int) -> float:
         try:
@@ -254,7 +271,10 @@ def _detect_delimiter(sample: Sequence[str]) -> str:
     """Return the candidate that splits the most lines into as many cells as the first line, two or more."""
 
     def agreement(delimiter: str) -> tuple[int, int]:
-        widths = [len(row) for row in csv.reader(sample, delimiter=delimiter)]
+        try:
+            widths = [len(row) for row in csv.reader(sample, delimiter=delimiter)]
+        except csv.Error:  # a quote that never ends
+            return (-1, 0)
         return (sum(w == widths[0] for w in widths), -DELIMITERS.index(delimiter)) if widths[0] > 1 else (0, -9)
 
     return max(DELIMITERS, key=agreement)

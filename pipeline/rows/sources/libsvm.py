@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_width
 from pipeline.rows.sources.libsvm_parser import LineError, Parsed, parse_block
 from pipeline.rows.sources.streams import LineBlocks, sha256_of
 from svmcore.errors import InputError
@@ -76,6 +76,7 @@ class LibsvmSource(Source):
             reason = f"the index {parsed.indices[bad]}, but there are {self.n_features} features"
             raise self._entry_error(parsed, text, first_line, bad, reason)
         p = self.n_features if self.n_features is not None else largest + 1
+        check_width(self, p)
         X = sparse.csr_array((parsed.values, indices, _narrow(parsed.indptr)), shape=(parsed.labels.size, p))
         X.eliminate_zeros()
         return RowBlock(X, parsed.labels)

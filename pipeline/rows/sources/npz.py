@@ -1,6 +1,8 @@
 """npz archives as row blocks."""
 
 import lzma
+import math
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -12,7 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_labels, finite_rows, rows_in
-from pipeline.rows.sources.streams import open_bytes, sha256_of
+from pipeline.rows.sources.streams import check_expansion, open_bytes, sha256_of
 
 __all__ = ["NpzSource"]
 
@@ -22,6 +24,8 @@ BROKEN_ZIP = (
     lzma.LZMAError,  # the same
     OSError,  # the same in bzip2; an offset that points out of the file
     EOFError,  # fewer values than the shape says
+    UnicodeDecodeError,  # a directory whose names are not UTF-8
+    struct.error,  # a directory that ends in the middle
     RuntimeError,  # a password; as NotImplementedError, a compression that zipfile does not know
 )
 
@@ -51,7 +55,9 @@ class NpzSource(Source):
 
     def _member(self, archive: zipfile.ZipFile, name: str) -> tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]:
         """Open a member behind its header: (stream, shape, Fortran order, dtype)."""
-        stream = archive.open(f"{name}.npy")
+        stored = archive.getinfo(f"{name}.npy")
+        check_expansion(self.url, f"the member {name!r}", stored.file_size, stored.compress_size)
+        stream = archive.open(stored)
         try:
             version = npy.read_magic(stream)
             read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
@@ -61,6 +67,12 @@ class NpzSource(Source):
         if dtype.hasobject:
             raise self.fail(
                 f"the member {name!r} holds Python objects, which are never loaded; save numbers or strings"
+            )
+        promised = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or promised > stored.file_size:
+            raise self.fail(
+                f"the member {name!r} of shape {shape} promises {promised:,} bytes and has {stored.file_size:,}; "
+                "fetch it again, or write it again with numpy.savez"
             )
         return stream, shape, fortran, dtype
 
@@ -74,7 +86,7 @@ class NpzSource(Source):
             return None
         stream, shape, _, dtype = self._member(archive, "y")
         with stream:
-            flat = self._read(stream, int(np.prod(shape)), dtype)
+            flat = self._read(stream, math.prod(shape), dtype)
         return check_labels(self, flat.reshape(shape))
 
     def _read(self, stream: IO[bytes], count: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -16,9 +16,12 @@ from typing import Any, BinaryIO, cast
 from pipeline.config.values import COMPRESSED, expand, is_url
 from svmcore.errors import InputError
 
-__all__ = ["LineBlocks", "folder_of", "local_path", "open_bytes", "readable", "sha256_of"]
+__all__ = ["LineBlocks", "check_expansion", "folder_of", "local_path", "open_bytes", "readable", "sha256_of"]
 
 READ_BYTES = 1 << 20
+LINE_BYTES = 64 << 20  # a line of 5 million numbers
+FREE_BYTES = 64 << 20  # what any file may become
+MAX_RATIO = 250  # text of numbers is packed 3 to 30 times; an archive made to fill a memory, 1,000 times and more
 
 
 def local_path(url: str) -> Path:
@@ -85,6 +88,15 @@ class _ObjectFile(io.RawIOBase):
         return len(data)
 
 
+def check_expansion(url: str, what: str, becomes: int, stored: int) -> None:
+    """Raise InputError if `stored` bytes become, or promise, more bytes than data does."""
+    if becomes > max(FREE_BYTES, MAX_RATIO * stored):
+        raise InputError(
+            f"{url}: {what} makes {becomes:,} bytes of {stored:,} stored ones, more than {MAX_RATIO} times as many; "
+            "if this is meant, write it again without compression"
+        )
+
+
 def _first_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).strip().splitlines()[0][:200]
 
@@ -137,6 +149,10 @@ class LineBlocks:
                 end = chunk.rfind(b"\n") + 1
                 if not end:
                     rest += chunk
+                    if len(rest) > LINE_BYTES:
+                        raise InputError(
+                            f"{self.url}: line {first_line} is longer than {LINE_BYTES:,} bytes; a row a line is needed"
+                        )
                     continue
                 block, rest = rest + chunk[:end], chunk[end:]
                 yield block, first_line
@@ -148,7 +164,7 @@ class LineBlocks:
         """Yield decompressed chunks of `block_bytes`, without a byte order mark; a broken archive is an InputError."""
         stream = _decompressed(raw, self.url)
         read: Callable[[int], bytes] = stream.read
-        start = True
+        start, becomes = True, 0
         while True:
             try:
                 chunk = bytes(read(self.block_bytes))
@@ -161,6 +177,9 @@ class LineBlocks:
                 ) from None
             if not chunk:
                 return
+            becomes += len(chunk)
+            if stream is not raw:
+                check_expansion(self.url, "this archive", becomes, self.total)
             self.done = min(raw.tell(), self.total)
             yield chunk.removeprefix(b"\xef\xbb\xbf") if start else chunk
             start = False

@@ -1,6 +1,7 @@
 """zarr groups as row blocks, dense or CSR."""
 
 import contextlib
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_labels, finite_rows, rows_in
-from pipeline.rows.sources.streams import folder_of, sha256_of
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_labels, check_width, finite_rows, rows_in
+from pipeline.rows.sources.streams import check_expansion, folder_of, sha256_of
 
 __all__ = ["ZarrSource"]
 
@@ -58,7 +59,15 @@ class ZarrSource(Source):
         if missing := [name for name in needed if name not in arrays]:
             wanted = "X (n, p), or X/data, X/indices and X/indptr of CSR, and y (n,)"
             raise self.fail(f"no array {missing[0]!r}; a zarr group needs {wanted}")
+        for name, array in arrays.items():
+            self._check_size(name, array)
         return arrays
+
+    def _check_size(self, name: str, array: Any) -> None:
+        """Refuse an array whose shape, or one of whose chunks, promises more than is stored."""
+        stored = sum(file.stat().st_size for file in (self.folder / name).rglob("*") if file.is_file())
+        largest = max(math.prod(array.shape), math.prod(array.chunks) if 0 not in array.shape else 0)
+        check_expansion(self.url, f"the array {name!r} of shape {array.shape}", largest * array.dtype.itemsize, stored)
 
     def _read(self, array: Any, rows: Any = ...) -> NDArray[Any]:
         with self._zarr_errors():
@@ -87,6 +96,7 @@ class ZarrSource(Source):
     def _csr(self, parts: Mapping[str, Any], y: NDArray[Any] | None, rows_bytes: int) -> Iterator[RowBlock]:
         indptr = self._row_ends(parts)
         p = self._n_columns(parts["X/indices"])
+        check_width(self, p)
         self._expect((len(indptr) - 1, p), y)
         starts = np.searchsorted(indptr, np.arange(0, indptr[-1] + 1, max(1, rows_bytes // 12)), side="right") - 1
         edges = np.unique([*starts, self.total])

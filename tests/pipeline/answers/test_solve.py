@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from pipeline.answers import problem as problems
 from pipeline.answers.problem import ProblemTask, bounds, held_out_counts
 from pipeline.answers.result import find_result, read_result, stored_decision
-from pipeline.answers.solve import solve_problem, solve_problems
+from pipeline.answers.solve import solve_chains, solve_problem
 from pipeline.compute.workers import InlineWorkers
 from pipeline.config.load import load_experiment
 from pipeline.kernel.gram import compute_gram
@@ -117,7 +117,7 @@ def test_problem__is_found_again_until_its_bytes_change(task, tmp_path):
 def test_problem__one_that_ran_out_of_time_is_readable_but_not_finished(task, tmp_path):
     hard = {"name": "smo", "tol": 1e-9, "time_limit": 1e-9}
     task = elsewhere(task, tmp_path, C=1e5, solver=hard)
-    (result,) = solve_problems([task])
+    result = solve_problem(task)
     assert result.status == "time_limit"
     assert find_result(task) is None
     assert read_result(task).certificate == result.certificate
@@ -191,13 +191,19 @@ def some_tasks(task, tmp_path):
     return [elsewhere(task, tmp_path, target=target) for target in range(3)]
 
 
+def alone(tasks):
+    """Each problem as a chain of its own."""
+    return [(task,) for task in tasks]
+
+
 def test_problems__threads_and_worker_processes_give_the_same_bytes(task, two_workers, tmp_path):
-    here = solve_problems(some_tasks(task, tmp_path / "threads"))
-    there = solve_problems(some_tasks(task, tmp_path / "workers"), two_workers)
-    for ours, theirs in zip(here, there, strict=True):
+    here, there = (some_tasks(task, tmp_path / name) for name in ("threads", "workers"))
+    solve_chains(alone(here))
+    solve_chains(alone(there), two_workers)
+    for ours, theirs in zip(map(read_result, here), map(read_result, there), strict=True):
         assert np.array_equal(ours.beta, theirs.beta)
         assert (ours.bias, ours.certificate) == (theirs.bias, theirs.certificate)
-    assert all(result.reused for result in solve_problems(some_tasks(task, tmp_path / "workers")))
+    assert all(ended.reused for ended in solve_chains(alone(there)))
 
 
 def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
@@ -216,7 +222,10 @@ def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
 def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp_path):
     told = []
     tasks = some_tasks(task, tmp_path)
-    solve_problems(tasks, progress=lambda stage, done, total, **info: told.append((done, total, info)), labels="abc")
+    names = dict(zip((task.fingerprint for task in tasks), "abc", strict=True))
+    solve_chains(
+        alone(tasks), progress=lambda stage, done, total, **info: told.append((done, total, info)), names=names
+    )
     ended = [info["label"] for _, _, info in told if info["status"] == "converged"]
     assert sorted(ended) == ["a", "b", "c"]
     assert told[-1][:2] == (3, 3)
@@ -234,7 +243,7 @@ def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, noi
 
     interrupted = []
     with pytest.raises(KeyboardInterrupt):
-        solve_problems(tasks, progress=interrupt)
+        solve_chains(alone(tasks), progress=interrupt)
     assert time.monotonic() - interrupted[0] < 1.5
     assert find_result(tasks[0]) is not None
     assert find_result(tasks[1]) is None

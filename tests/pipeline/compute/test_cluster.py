@@ -17,6 +17,7 @@ import threadpoolctl
 from pipeline.compute import cluster, workers
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import ClusterLost
+from pipeline.config.load import load_experiment
 from svmcore.errors import InputError, MemoryLimit, UnknownPlugin
 from svmcore.kernels import Kernel
 
@@ -98,17 +99,85 @@ def test_memory__a_task_beyond_it_is_refused_and_the_worker_lives(two_workers):
 
 
 # ---- connecting
-def test_address__uses_the_workers_of_a_running_scheduler(two_workers):
-    two_workers.client.wait_for_workers(2)  # a test before this one kills one
-    with open_workers({"kind": "address", "address": two_workers.client.scheduler.address}) as workers:
+@pytest.fixture(scope="module")
+def plain_address():
+    """A scheduler without TLS and its two workers."""
+    from distributed import LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "protocol": "tcp://"}
+    with LocalCluster(**options, dashboard_address=":0") as running:
+        yield running.scheduler_address
+
+
+def test_address__uses_the_workers_of_a_running_scheduler(plain_address):
+    with open_workers({"kind": "address", "address": plain_address, "insecure": True}) as workers:
         assert workers.n == 2
         assert dict(workers.map(abs, [-3])) == {0: 3}
 
 
-def test_scheduler_file__names_a_running_scheduler(two_workers, tmp_path):
+def test_scheduler_file__names_a_running_scheduler(plain_address, tmp_path):
     path = tmp_path / "scheduler.json"
-    path.write_text(json.dumps({"address": two_workers.client.scheduler.address}))
-    with open_workers({"kind": "scheduler_file", "path": str(path)}) as workers:
+    path.write_text(json.dumps({"address": plain_address}))
+    with open_workers({"kind": "scheduler_file", "path": str(path), "insecure": True}) as workers:
+        assert dict(workers.map(abs, [-3])) == {0: 3}
+
+
+# ---- who may connect, and what may be imported
+def test_plain_tcp__is_refused_unless_it_is_accepted(plain_address, tmp_path):
+    path = tmp_path / "scheduler.json"
+    path.write_text(json.dumps({"address": plain_address}))
+    for config in ({"kind": "address", "address": plain_address}, {"kind": "scheduler_file", "path": str(path)}):
+        with pytest.raises(InputError, match=r"set cluster\.insecure: true"), open_workers(config):
+            pass
+    kwargs = {"n_workers": 0, "protocol": "tcp://", "dashboard_address": ":0"}
+    config = {"kind": "factory", "factory": "distributed.LocalCluster", "kwargs": kwargs}
+    with pytest.raises(InputError, match="not encrypted"), open_workers(config):
+        pass
+
+
+def test_local__nobody_without_its_keys_can_run_code_in_it(two_workers):
+    """What another user of the host can try: the scheduler's and the workers' ports, plainly and with own keys."""
+    from distributed import Client
+    from distributed.security import Security
+
+    scheduler = two_workers.client.scheduler.address
+    assert scheduler.startswith("tls://")
+    assert all(address.startswith("tls://") for address in two_workers.client.scheduler_info()["workers"])
+    for address, security in ((scheduler.replace("tls", "tcp"), None), (scheduler, Security.temporary())):
+        with pytest.raises(OSError, match=r"\S"):
+            Client(address, security=security, timeout=1.5)
+
+
+def test_local__its_scratch_files_are_for_this_user_alone(two_workers):
+    folders = two_workers.client.run(lambda dask_worker: dask_worker.local_directory)
+    for folder in map(Path, folders.values()):
+        private = next(parent for parent in folder.parents if parent.name == "workers")
+        assert private.stat().st_mode & 0o777 == 0o700
+        assert private.stat().st_uid == os.getuid()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["os.system", "subprocess.Popen", "distributed_evil.Cluster", "distributed.Client", "distributed.utils.sync"],
+)
+def test_factory__only_classes_of_clusters_from_known_packages_are_made(name, tmp_path, monkeypatch):
+    """A package that only looks like Dask's is not even imported."""
+    (tmp_path / "distributed_evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nCluster = dict")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError), open_workers({"kind": "factory", "factory": name, "kwargs": {}}):
+        pass
+    assert not (tmp_path / "ran").exists()
+    if not name.startswith("distributed."):
+        with pytest.raises(InputError, match="MARGINFLOW_FACTORIES"):
+            load_experiment({"data": {"source": "sklearn:iris"}, "cluster": {"kind": "factory", "factory": name}})
+
+
+def test_factory__the_host_may_allow_others(tmp_path, monkeypatch):
+    (tmp_path / "our_cluster.py").write_text("from distributed import LocalCluster as OurCluster")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MARGINFLOW_FACTORIES", "elsewhere.Cluster, our_cluster")
+    kwargs = {"n_workers": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with open_workers({"kind": "factory", "factory": "our_cluster.OurCluster", "kwargs": kwargs}) as workers:
         assert dict(workers.map(abs, [-3])) == {0: 3}
 
 
@@ -160,10 +229,10 @@ def test_tls__the_files_of_the_config_open_an_encrypted_cluster(tmp_path):
 @pytest.mark.parametrize(
     "config",
     [
-        {"kind": "address", "address": "tcp://127.0.0.1:1"},
-        {"kind": "address", "address": "127.0.0.1"},
-        {"kind": "address", "address": "carrier-pigeon://roof"},
-        {"kind": "scheduler_file", "path": "scheduler.json"},
+        {"kind": "address", "address": "tcp://127.0.0.1:1", "insecure": True},
+        {"kind": "address", "address": "127.0.0.1", "insecure": True},
+        {"kind": "address", "address": "carrier-pigeon://roof", "insecure": True},
+        {"kind": "scheduler_file", "path": "scheduler.json", "insecure": True},
         {"kind": "scheduler_file", "path": "/nowhere/scheduler.json"},
         {"kind": "scheduler_file", "path": "broken.json"},
         {"kind": "address", "address": "tls://127.0.0.1:1", "tls": {"ca": "no.pem", "cert": "no", "key": "no"}},
@@ -188,9 +257,9 @@ def test_open__waits_less_than_the_promised_15_seconds():
     assert cluster.CONNECT_SECONDS < 14
 
 
-def test_open__refuses_workers_of_another_version(two_workers, monkeypatch):
+def test_open__refuses_workers_of_another_version(plain_address, monkeypatch):
     monkeypatch.setattr(workers, "VERSION", "99.0")
-    config = {"kind": "address", "address": two_workers.client.scheduler.address}
+    config = {"kind": "address", "address": plain_address, "insecure": True}
     installed = importlib.metadata.version("marginflow")
     with pytest.raises(InputError, match=rf"99\.0, and .* has {installed}"), open_workers(config):
         pass

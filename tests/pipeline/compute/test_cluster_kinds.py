@@ -90,7 +90,10 @@ def test_local__gives_the_bytes_of_inline(batch, inline, tmp_path, workers):
 @pytest.mark.full
 def test_scheduler_file__gives_the_bytes_of_inline(batch, inline, tmp_path):
     with dask_processes(tmp_path) as file:
-        found = run(batch | {"cluster": {"kind": "scheduler_file", "path": str(file)}}, store=tmp_path / "runs")
+        found = run(
+            batch | {"cluster": {"kind": "scheduler_file", "path": str(file), "insecure": True}},
+            store=tmp_path / "runs",
+        )
     assert answer(found) == inline
 
 
@@ -120,6 +123,7 @@ def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_
     kwargs = {"cores": 1, "memory": "1GiB", "local_directory": str(tmp_path), "log_directory": str(tmp_path)}
     kwargs |= {"python": sys.executable, "scheduler_options": {"dashboard_address": "127.0.0.1:0"}}
     cluster = {"kind": "factory", "factory": "dask_jobqueue.local.LocalCluster", "workers": 2, "kwargs": kwargs}
+    cluster |= {"insecure": True}
     assert answer(run_elsewhere([], batch, cluster, tmp_path)) == inline
     left = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
     assert not psutil.wait_procs(left, timeout=10)[1]
@@ -170,7 +174,7 @@ def test_address__of_another_host_gives_the_bytes_of_inline(batch, inline, tmp_p
     here, there = two_hosts
     host = ["--host", f"{NETWORK}.1"]
     with dask_processes(tmp_path, host, ["--host", f"{NETWORK}.2"], here, there) as file:
-        cluster = {"kind": "address", "address": json.loads(file.read_text())["address"]}
+        cluster = {"kind": "address", "address": json.loads(file.read_text())["address"], "insecure": True}
         assert NETWORK in cluster["address"]
         found = run_elsewhere(here, batch, cluster, tmp_path)
     assert answer(found) == inline

@@ -391,3 +391,55 @@ def test_a_size_is_read_back_exactly(size):
 
 def test_a_config_is_json():
     assert json.loads(json.dumps(load_experiment(IRIS).to_dict()))["data"]["source"] == "sklearn:iris"
+
+
+# ---- what the command line set is blamed on the command line
+@pytest.mark.parametrize(
+    ("overrides", "blamed"),
+    [
+        (["kernal.gamma=1"], "--set kernal.gamma: unknown key 'kernal'"),
+        (["C=10", "solver.tool=1", "seed=1"], "--set solver.tool: solver"),
+        (["C=-1"], "--set C: C is -1"),
+        (["sweep.grid.C=[]"], "--set sweep.grid.C: sweep.grid.C is an empty list"),
+    ],
+)
+def test_an_override_that_is_wrong_is_named_and_not_the_file(tmp_path, overrides, blamed):
+    path = written(tmp_path, "data: {source: 'sklearn:iris'}")
+    assert message(path, *overrides).startswith(blamed)
+
+
+def test_a_file_that_is_wrong_is_named_whatever_is_set(tmp_path):
+    path = written(tmp_path, "data: {source: 'sklearn:iris'}\nkernal: rbf")
+    assert message(path, "C=10").startswith(f"{path}: unknown key 'kernal'")
+    assert message(path, "C=10", "seed=-1").startswith(f"{path}: ")
+
+
+# ---- bounds
+def laughs(levels):
+    """A billion laughs: every level names the one before it ten times."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 10)}]" for k in range(1, levels)]
+    return "\n".join(lines)
+
+
+def test_yaml__aliases_that_stand_for_a_billion_values_are_refused():
+    with pytest.raises(InputError, match="aliases that stand for more than 1,000,000 values"):
+        yaml12.parse(laughs(9))
+    assert len(yaml12.parse(laughs(4))["a3"]) == 10
+
+
+def test_yaml__merges_of_merges_are_counted_too():
+    lines = ["a0: &a0 {x: 1}"] + [f"a{k}: &a{k} {{<<: [{', '.join([f'*a{k - 1}'] * 10)}]}}" for k in range(1, 9)]
+    with pytest.raises(InputError, match="aliases that stand for more"):
+        yaml12.parse("\n".join(lines))
+
+
+@pytest.mark.parametrize("text", ["a: &a [1, *a]", "a: &a {b: *a}"])
+def test_yaml__an_alias_of_itself_is_refused(text):
+    with pytest.raises(InputError, match="stand for themselves"):
+        yaml12.parse(text)
+
+
+def test_yaml__a_file_of_data_is_refused_before_it_is_read():
+    with pytest.raises(InputError, match="name files of data"):
+        yaml12.parse("#" * (5 << 20))

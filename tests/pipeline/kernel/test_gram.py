@@ -12,7 +12,7 @@ from scipy import sparse
 import svmcore.kernels.base
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import InlineWorkers
-from pipeline.kernel import gram, strips
+from pipeline.kernel import gram, sample, strips
 from pipeline.kernel.gram import compute_gram, compute_grams, open_gram
 from pipeline.kernel.strips import partition
 from svmcore import points
@@ -44,7 +44,10 @@ class Rows:
 @pytest.fixture
 def in_memory(monkeypatch):
     def make(X):
-        monkeypatch.setattr(strips, "worker_points", lambda path, dtype, kernel: Points.for_gram(X, np.dtype(dtype)))
+        for module in (strips, sample):
+            points = lambda path, dtype, kernel: Points.for_gram(X, np.dtype(dtype))  # noqa: E731
+            monkeypatch.setattr(module, "worker_points", points)
+            monkeypatch.setattr(module, "worker_rows", lambda path: X)
         return Rows(X)
 
     return make
@@ -134,7 +137,7 @@ def test_grams__of_several_gammas_share_their_inner_products(in_memory, tmp_path
     original = svmcore.kernels.base.inner_products
     monkeypatch.setattr(svmcore.kernels.base, "inner_products", lambda *args: products.append(1) or original(*args))
     together = compute_grams(dataset, kernels, np.float32, tmp_path / "together", INLINE)
-    assert len(products) == together[0].n_blocks
+    assert len(products) == together[0].n_blocks + len(kernels)  # a sample of each is compared with the rows
     assert all(np.array_equal(K, found.open()) for K, found in zip(alone, together, strict=True))
 
 
@@ -240,6 +243,61 @@ def test_stopped__goes_on_from_the_finished_strips(in_memory, tmp_path):
         open_gram(folder)
     assert not (folder / "zarr.json").exists()
     assert compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE).n_reused == 2
+
+
+# ---- values against the rows
+def damage(path, K, place, dtype=np.float32):
+    """Write other values of a K, and checksums that fit them: what a worker with bad memory leaves."""
+    n, values = len(K), np.memmap(path / "c/0/0", dtype, "r+", shape=K.shape)
+    for index, (start, stop) in enumerate(partition(n, dtype)):
+        if start <= place[0] < stop:
+            block = slice(place[0], place[0] + 8), slice(place[1], place[1] + 8)
+            values[block] *= 1.001
+            values[block[::-1]] = values[block].T
+            strips._mark(
+                strips.marker(path, index), strips._checksums(np.asarray(values[start:stop]), start, start, stop)
+            )
+
+
+@pytest.mark.parametrize("place", [(70, 200), (0, 280), (260, 290)])
+def test_again__a_damaged_block_whose_checksum_fits_is_found_by_the_rows_and_computed_again(place, finished):
+    first, again = finished
+    before = first.open().copy()
+    damage(first.path, before, place)
+    assert not np.array_equal(first.open(), before)
+    assert again().n_reused == 4
+    assert np.array_equal(first.open(), before)
+
+
+def test_kernel__that_is_never_that_of_its_rows_is_refused(in_memory, tmp_path, monkeypatch):
+    dataset = in_memory(normal(300))
+    monkeypatch.setattr(sample, "worker_rows", lambda path: normal(300) * 1.001)
+    with pytest.raises(gram.WrongKernel, match="not that of its rows"):
+        compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE)
+    assert not list(tmp_path.glob("gram/*/zarr.json"))
+
+
+@pytest.mark.parametrize("n", [1, 64, 300, 5000, 60_000])
+def test_sample__has_rows_of_every_strip(n):
+    rows, ranges = sample.sampled_rows(n, "float32"), partition(n, np.float32)
+    assert all(((rows >= start) & (rows < stop)).any() for start, stop in ranges)
+    assert np.array_equal(rows, np.unique(rows))
+    assert len(rows) >= 0.9 * min(n, sample.ROWS)
+    assert len(rows) <= sample.ROWS + len(ranges)
+
+
+def test_reserve__never_touches_a_file_that_is_there(tmp_path):
+    """Blocks that a file system gives by writing zeros would wipe out what another run has begun to write."""
+    values = tmp_path / "gram" / "fp" / "c" / "0" / "0"
+    values.parent.mkdir(parents=True)
+    values.write_bytes(b"x" * 8192)
+    before = values.stat()
+    gram._reserve(values, 8192)
+    after = values.stat()
+    assert (after.st_ino, after.st_ctime_ns, values.read_bytes()) == (before.st_ino, before.st_ctime_ns, b"x" * 8192)
+    gram._reserve(values, 16384)
+    assert values.stat().st_size == 16384
+    assert not list(tmp_path.glob("gram/.*"))
 
 
 # ---- errors

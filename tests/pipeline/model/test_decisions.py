@@ -7,7 +7,6 @@ import pytest
 from scipy import sparse
 
 from pipeline import run
-from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import read_result
 from pipeline.compute.progress import silent
 from pipeline.compute.workers import DaskWorkers
@@ -16,7 +15,7 @@ from pipeline.model import assemble as scoring
 from pipeline.model import decisions
 from pipeline.model.decisions import Recipe, score_test_rows
 from pipeline.rows.dataset import open_dataset
-from pipeline.running import stages
+from pipeline.running.batch import lay_out, solve
 from pipeline.running.session import open_session
 from pipeline.storage.runs import open_store
 from svmcore import _threads
@@ -62,12 +61,13 @@ def solved(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("decisions")
     given = config_at(folder, *request.param) | {"cluster": {"kind": "inline"}}
     with open_session(load_experiment(given), open_store(str(folder / "store"))) as session:
-        data = stages.ingest(session)
-        plan = stages.kernel(session, data)
-        tasks = [ProblemTask(**task) for task in stages.solve(session, data, plan).tasks]
-        dataset = open_dataset(data.path)
-        model, support = scoring.assemble(dataset, plan.kernel, tasks, [read_result(task) for task in tasks])
-        yield Solved(dataset, model, Recipe.of(dataset, plan.kernel, tasks, model, support))
+        batch = lay_out(session)
+        solve(session, batch)
+        (part,) = batch.parts
+        ((tasks,),) = part.tasks.values()
+        dataset, kernel = open_dataset(part.data.path), part.plan.kernel
+        model, support = scoring.assemble(dataset, kernel, tasks, [read_result(task) for task in tasks])
+        yield Solved(dataset, model, Recipe.of(dataset, kernel, tasks, model, support))
 
 
 @pytest.fixture
@@ -165,12 +165,14 @@ def test_workers__that_do_not_see_the_store_are_refused(solved, large, two_worke
 
 
 @pytest.mark.parametrize("sweep", [None, {"grid": {"C": [1, 10]}}], ids=["run", "batch"])
-def test_run__scores_large_test_sets_on_its_workers(sweep, large, mapped, two_workers, tmp_path):
+def test_run__scores_large_test_sets_on_its_workers(
+    sweep, large, mapped, two_workers, address_of_two_workers, tmp_path
+):
     two_workers.client.wait_for_workers(2)
     given = config_at(tmp_path, 3, "npz") | {"sweep": sweep}
     inline = run(given | {"cluster": {"kind": "inline"}}, store=str(tmp_path / "inline"))
     assert mapped == []
-    cluster = {"kind": "address", "address": two_workers.client.scheduler.address}
+    cluster = address_of_two_workers
     found = run(given | {"cluster": cluster}, store=str(tmp_path / "dask"))
     assert "_decide_part" in mapped
     assert found["accuracy"] == inline["accuracy"]

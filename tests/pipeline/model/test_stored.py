@@ -1,15 +1,13 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from pipeline.model.stored import load_model, save_model
+from pipeline.model.stored import OWNER, load_model, save_model
 from pipeline.rows.scaling import Scaling
 from pipeline.storage.local import LocalStore
 from pipeline.storage.runs import open_store
@@ -63,7 +61,7 @@ def test_model__equal_models_are_equal_bytes(tmp_path):
 
 
 def test_load__one_flipped_bit_in_any_part_names_the_part(saved):
-    parts = [file for file in saved.rglob("*") if file.is_file()]
+    parts = [file for file in saved.rglob("*") if file.is_file() and file.name != OWNER]  # a mark, and no part
     assert len(parts) > 8
     for part in parts:
         whole = part.read_bytes()
@@ -95,7 +93,7 @@ def test_load__manifest_that_hides_a_change_is_noticed(saved):
 def test_load__newer_format_names_both_versions(saved):
     manifest = json.loads((saved / "manifest.json").read_text()) | {"format": 7}
     (saved / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=r"format 7.*up to format 2"):
+    with pytest.raises(InputError, match=r"format 7.*up to format 3"):
         load_model(saved)
 
 
@@ -139,25 +137,6 @@ def test_store__an_unfinished_run_is_not_listed_and_goes(tmp_path):
         assert store.runs() == []
     store.tidy()
     assert not (tmp_path / "runs").exists()
-
-
-def test_store__sweeps_drafts_of_dead_processes_only(tmp_path):
-    store = open_store(tmp_path)
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    with store.draft() as mine:
-        host = mine.name.rsplit("-", 2)[0]
-        stale = mine.with_name(f"{host}-{dead.pid}-0")
-        foreign = mine.with_name(f"elsewhere-{dead.pid}-0")
-        for folder in (stale, foreign):
-            folder.mkdir()
-        with store.draft():
-            assert not stale.exists()
-            assert foreign.exists()
-            assert mine.exists()
-        os.utime(foreign, (0, 0))
-        with store.draft():
-            assert not foreign.exists()
 
 
 def test_store__under_a_plain_file_is_refused_and_creates_nothing(tmp_path):

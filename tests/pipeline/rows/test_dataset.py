@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -402,18 +405,21 @@ def test_another_order_of_rows_changes_the_inverse_but_not_the_rows(tmp_path):
     assert np.array_equal(a.inverse()[order], b.inverse())
 
 
-def test_a_dead_process_s_folder_is_swept_and_a_living_one_s_is_not(tmp_path):
-    import os
-    import socket
-
-    data = tmp_path / "cache" / "data" / ".building"
-    data.mkdir(parents=True)
-    dead, living = (data / f"{socket.gethostname()}-{pid}-x" for pid in (2**22 + 1, os.getpid()))
-    dead.mkdir()
-    living.mkdir()
-    make(tmp_path)
-    assert not dead.exists()
-    assert living.exists()
+def test_a_killed_process_s_folder_is_swept_and_a_living_one_s_is_not(tmp_path):
+    owner = "import sys; from pathlib import Path; from pipeline.storage.sealed import building\n"
+    owner += "with building(Path(sys.argv[1]) / sys.argv[2]) as folder:\n    print(folder, flush=True); input()"
+    (tmp_path / "cache").mkdir()
+    argv = [sys.executable, "-c", owner, str(tmp_path / "cache" / "data")]
+    with (
+        subprocess.Popen([*argv, "dead"], stdin=-1, stdout=-1, text=True) as dead,
+        subprocess.Popen([*argv, "living"], stdin=-1, stdout=-1, text=True) as living,
+    ):
+        folders = [Path(one.stdout.readline().strip()) for one in (dead, living)]
+        dead.kill()
+        dead.wait()
+        make(tmp_path)
+        assert [folder.is_dir() for folder in folders] == [False, True]
+        living.kill()
 
 
 # ---- damage ----
@@ -478,6 +484,33 @@ def test_changed_metadata_and_manifests_are_errors(tmp_path):
     manifest.unlink()
     with pytest.raises(InputError, match="no dataset here"):
         open_dataset(d.path)
+
+
+@pytest.mark.parametrize("file", ["train/X", "scaling/factor", "zarr.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flipped", "short", "missing"])
+def test_a_damaged_dataset_in_the_cache_is_made_again(tmp_path, file, damage):
+    d = make(tmp_path, test=0.2)
+    whole = {path: path.read_bytes() for path in d.path.rglob("*") if path.is_file()}
+    path = next(path for path in sorted(whole) if path.name == file or path.is_relative_to(d.path / file))
+    if damage == "missing":
+        path.unlink()
+    else:
+        good = bytearray(whole[path])
+        good[len(good) // 2] ^= 4
+        path.write_bytes(good if damage == "flipped" else good[:-3])
+    make(tmp_path, test=0.2).verify()
+    assert {path: path.read_bytes() for path in d.path.rglob("*") if path.is_file()} == whole
+    assert [folder.name for folder in (tmp_path / "cache" / "data").iterdir()] == [d.path.name]
+
+
+def test_a_damaged_dataset_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    d = make(tmp_path)
+    path = chunks(d, "train/X")[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    monkeypatch.setattr(pipeline.rows.ingest, "_merge", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make(tmp_path)
+    assert len(d.codes()) == d.n_merged
 
 
 def test_verify_names_the_file(tmp_path):

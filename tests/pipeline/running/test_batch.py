@@ -19,10 +19,9 @@ from sklearn.svm import SVC
 
 from pipeline import load_model, run
 from pipeline.answers import problem as problems
-from pipeline.answers.chains import solve_chain
 from pipeline.answers.problem import bounds, target_of
 from pipeline.answers.result import read_answer, read_result
-from pipeline.answers.solve import solve_problem
+from pipeline.answers.solve import solve_chain, solve_problem
 from pipeline.config.load import load_experiment
 from pipeline.running import batch as batches
 from pipeline.running.session import check_inputs, open_session
@@ -246,9 +245,8 @@ def test_task__weights_are_of_the_folds_training_rows(config, digits, finished):
 
 
 # --- one answer whatever computes it --------------------------------------------------------------------------------
-def test_results__are_the_same_bytes_on_worker_processes(config, finished, two_workers, tmp_path):
-    address = {"kind": "address", "address": two_workers.client.scheduler.address}
-    two = run(config | {"cluster": address}, store=tmp_path / "two")
+def test_results__are_the_same_bytes_on_worker_processes(config, finished, address_of_two_workers, tmp_path):
+    two = run(config | {"cluster": address_of_two_workers}, store=tmp_path / "two")
     one = run(config | {"cluster": {"kind": "local", "workers": 1}}, store=tmp_path / "one")
     assert results(two) == results(one) == results(finished[0])
     manifests = [(Path(found["model"]) / "manifest.json").read_bytes() for found in (one, two, finished[0])]
@@ -257,15 +255,16 @@ def test_results__are_the_same_bytes_on_worker_processes(config, finished, two_w
     assert two["blocks"] == one["blocks"] == {"total": strips, "reused": 0}
 
 
-def test_kernels__of_the_next_bundle_are_computed_while_this_one_is_solved(config, finished, two_workers, tmp_path):
-    address = {"kind": "address", "address": two_workers.client.scheduler.address}
+def test_kernels__of_the_next_bundle_are_computed_while_this_one_is_solved(
+    config, finished, address_of_two_workers, tmp_path
+):
     events = []
 
     def tell(stage, done, total, **info):
         events.append((stage, done))
 
     limits = ["cache.limit=1500KiB"]  # room for one K: a bundle each
-    found = run(config | {"cluster": address}, limits, store=tmp_path, progress=tell)
+    found = run(config | {"cluster": address_of_two_workers}, limits, store=tmp_path, progress=tell)
     assert results(found) == results(finished[0])
     second_kernel = [i for i, event in enumerate(events) if event == ("kernel", 1)][1]
     first_solved = next(i for i, event in enumerate(events) if event == ("solve", 90))
@@ -291,7 +290,7 @@ def test_results__after_a_failure_on_the_way(config, finished, tmp_path, monkeyp
         solved.extend(step for step in steps if step.status == "converged")
         return steps
 
-    monkeypatch.setattr("pipeline.answers.chains.solve_chain", failing)
+    monkeypatch.setattr("pipeline.answers.solve.solve_chain", failing)
     with pytest.raises(OSError, match="No space"):
         run(config, store=tmp_path)
     monkeypatch.undo()

@@ -2,7 +2,7 @@ import os
 import time
 
 from pipeline import run
-from pipeline.storage.cache import evict
+from pipeline.storage.cache import claim, discard, evict, using
 
 
 def entry(root, kind, name, n_bytes, age):
@@ -13,7 +13,7 @@ def entry(root, kind, name, n_bytes, age):
 
 
 def left(root):
-    return sorted(f"{folder.parent.name}/{folder.name}" for folder in root.glob("*/*"))
+    return sorted(f"{folder.parent.name}/{folder.name}" for folder in root.glob("[!.]*/*"))
 
 
 def test_evict__the_oldest_go_until_the_rest_fits(tmp_path):
@@ -24,25 +24,40 @@ def test_evict__the_oldest_go_until_the_rest_fits(tmp_path):
     assert evict(tmp_path, 2 * 8192) == 0
 
 
-def test_evict__what_is_in_use_stays(tmp_path):
-    entry(tmp_path, "gram", "old", 8192, 9e4)
-    entry(tmp_path, "gram", "new", 8192, 10)
+def test_evict__what_is_in_use_stays_however_old_and_goes_when_its_user_has_ended(tmp_path):
+    entry(tmp_path, "gram", "used", 8192, 9e4)
+    entry(tmp_path, "gram", "unused", 8192, 10)
+    with using(tmp_path):
+        claim(tmp_path, ["gram/used", "problems/comes-later"])
+        assert evict(tmp_path, 0) == 1
+        assert left(tmp_path) == ["gram/used"]
     assert evict(tmp_path, 0) == 1
-    assert left(tmp_path) == ["gram/new"]
+    assert left(tmp_path) == []
+
+
+def test_discard__removes_what_only_this_run_uses(tmp_path):
+    entry(tmp_path, "gram", "k", 8192, 10)
+    with using(tmp_path):
+        claim(tmp_path, ["gram/k"])
+        assert discard(tmp_path, tmp_path / "gram" / "k")
+    assert left(tmp_path) == []
 
 
 def test_evict__a_run_touches_what_it_finds_and_clears_what_it_does_not(rows_config, tmp_path):
     first = run(rows_config, store=tmp_path)
-    for folder in (tmp_path / ".cache").glob("*/*"):
+    for folder in (tmp_path / ".cache").glob("[!.]*/*"):
         os.utime(folder, (0, 0))
-    again = run(rows_config, ["cache.disk=100KiB", "cluster.kind=inline"], store=tmp_path)
+    again = run(rows_config, ["cache.disk=1MiB", "cluster.kind=inline"], store=tmp_path)
     assert again["problems"]["reused"] == again["problems"]["total"] == first["problems"]["total"]
     used = left(tmp_path / ".cache")
-    assert len(used) == 5  # dataset, kernel matrix, three answers: touched, so kept
+    assert len(used) == 5  # dataset, kernel matrix, three answers: touched, so they are the youngest
+    assert all((tmp_path / ".cache" / name).stat().st_mtime > 0 for name in used)
     run(rows_config, ["C=3"], store=tmp_path)
-    for folder in (tmp_path / ".cache").glob("*/*"):
+    for folder in (tmp_path / ".cache").glob("[!.]*/*"):
         if f"{folder.parent.name}/{folder.name}" in used:
             os.utime(folder, (0, 0))
     other = rows_config | {"data": rows_config["data"] | {"scale": "minmax"}}
-    run(other, ["cache.disk=40KiB"], store=tmp_path)
+    size = sum(file.stat().st_blocks * 512 for file in (tmp_path / ".cache").rglob("*") if file.is_file())
+    run(other, [f"cache.disk={size // 1024}KiB"], store=tmp_path)
     assert not set(used) & set(left(tmp_path / ".cache"))
+    assert run(other, store=tmp_path)["problems"]["reused"] == 3

@@ -1,11 +1,16 @@
 """Runs, caches and data on s3://, against a server in this process."""
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from flows.cli import main
@@ -13,6 +18,7 @@ from pipeline import load_model, run
 from pipeline.rows import dataset as datasets
 from pipeline.running import publish
 from pipeline.storage.bucket import Bucket
+from pipeline.storage.leases import has_ended
 from pipeline.storage.mirror import staging
 from pipeline.storage.runs import open_store
 from svmcore.errors import InputError
@@ -185,15 +191,75 @@ def test_publish__of_two_at_once_one_gets_the_name(url, tmp_path):
     assert open_store(url).free_key("name/run") == "name/run-2"
 
 
-def test_publish__a_killed_one_holds_its_name_for_a_day_and_is_swept(url, tmp_path):
-    store, bucket = open_store(url), Bucket(url)
-    for name, since in {"old": "2026-01-01T00:00:00+00:00", "new": "2999-01-01T00:00:00+00:00"}.items():
-        bucket.put(f"name/{name}/.claim", since.encode())
-        bucket.put(f"name/{name}/model.zarr/part", b"x")
-    assert not store.publish(draft(tmp_path), "name/new")
+PUBLISH = """
+import sys
+from pathlib import Path
+from pipeline.storage.bucket import Bucket
+from pipeline.storage.s3 import ObjectStore
+
+upload = Bucket.upload
+
+def slowly(self, folder, prefix, files):
+    upload(self, folder, prefix, files)
+    print("uploaded", flush=True)
+    sys.stdin.readline()
+
+Bucket.upload = slowly
+print(ObjectStore(sys.argv[1], float(sys.argv[3])).publish(Path(sys.argv[2]), "name/run"), flush=True)
+"""
+
+
+@contextlib.contextmanager
+def publishing(url, folder, seconds=600, elsewhere=()):
+    """A process that has put all but the last object of name/run, and waits."""
+    argv = [*elsewhere, sys.executable, "-c", PUBLISH, url, str(folder), str(seconds)]
+    with subprocess.Popen(argv, stdin=-1, stdout=-1, text=True) as process:
+        try:
+            assert process.stdout.readline() == "uploaded\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_publish__a_killed_one_loses_its_name_at_once_and_a_living_one_does_not(url, tmp_path):
+    store, folder = open_store(url), draft(tmp_path)
+    with publishing(url, folder) as process:
+        assert not store.publish(folder, "name/run")
+        assert store.free_key("name/run") == "name/run-2"
+        process.kill()
+        process.wait()
+        assert store.publish(draft(tmp_path, '{"own": 1}'), "name/run")
+    assert [run["own"] for run in store.runs()] == [1]
+    assert {key for key in objects(url) if key.startswith("name/")} == {
+        "name/run/model.zarr/part",
+        "name/run/metrics.json",
+    }
+
+
+def test_publish__by_a_host_that_slept_through_its_lease_shows_nothing(url, tmp_path):
+    """Stopped in mid upload, swept by another host, woken: it must not list a run whose objects are gone."""
+    elsewhere = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if os.geteuid() != 0 or subprocess.run([*elsewhere, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a PID namespace of its own needs root")
+    store, folder = open_store(url), draft(tmp_path)
+    with publishing(url, folder, 2.0, elsewhere) as process:
+        (child,) = psutil.Process(process.pid).children()
+        time.sleep(3.0)
+        assert not store.publish(folder, "name/run")  # it beats
+        child.suspend()
+        time.sleep(4.0)
+        store._sweep("name")
+        assert not [key for key in objects(url) if key.startswith("name/")]
+        child.resume()
+        assert process.communicate("\n")[0] == "False\n"
     assert [*store.run_keys()] == []
-    assert set(objects(url)) == {"name/new/.claim", "name/new/model.zarr/part"}
-    assert store.free_key("name/new") == "name/new-2"
+
+
+def test_publish__a_claim_of_an_older_version_goes_after_a_day(url, tmp_path):
+    bucket = Bucket(url)
+    bucket.put("name/run/.claim", b"2026-01-01T00:00:00+00:00")
+    assert not open_store(url).publish(draft(tmp_path), "name/run")
+    assert has_ended("2026-01-01T00:00:00+00:00", 25 * 3600)
 
 
 # ---- going on

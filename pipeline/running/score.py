@@ -1,0 +1,115 @@
+"""One point, solved: its model in the draft, and its scores."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask, target_of
+from pipeline.answers.result import read_answer
+from pipeline.compute.workers import VERSION, Workers
+from pipeline.layout.parts import Ingested, Part
+from pipeline.model import assemble as scoring
+from pipeline.model import decisions, evaluation
+from pipeline.model.stored import save_model
+from pipeline.rows import dataset as datasets
+from pipeline.running.batch import Batch
+from pipeline.running.session import Session
+from pipeline.storage.files import write_json
+from svmcore.multiclass import Target
+
+__all__ = ["Trained", "names_of", "score", "scorers"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """Scores of one point on all rows; its model and evaluation.json are in the draft."""
+
+    part: Part
+    accuracy: float | None
+    train_accuracy: float
+    n_support: int
+    per_class: list[dict[str, Any]]
+
+
+def scorers(session: Session) -> Workers | None:
+    """Who scores test rows if they are many: the session's workers, unless they are this process."""
+    return None if session.exp.cluster.kind == "inline" else session.workers
+
+
+def names_of(batch: Batch) -> dict[str, str]:
+    """Names of the problems of a batch of one point: the classes that they tell apart."""
+    tasks = _tasks(batch.parts[0])
+    labels = _labels(tasks, batch.parts[0].data.classes)
+    return {task.fingerprint: str(label) for task, label in zip(tasks, labels, strict=True)}
+
+
+def _tasks(part: Part) -> list[ProblemTask]:
+    """The problems of the one point."""
+    ((tasks,),) = part.tasks.values()
+    return tasks
+
+
+def _labels(tasks: Sequence[ProblemTask], classes: Sequence[Any]) -> list[Any]:
+    return [_label(target_of(task), classes) for task in tasks]
+
+
+def _label(target: Target, classes: Sequence[Any]) -> Any:
+    """Class told from the rest, or the pair of a one-vs-one problem: its second class is the positive one."""
+    if target.negative < 0 or len(classes) == 2:
+        return classes[target.positive]
+    return [classes[target.negative], classes[target.positive]]
+
+
+def score(session: Session, batch: Batch) -> Trained:
+    """Assemble the model into the draft and score it: on test rows, and on training rows by the solver's own values."""
+    (part,) = batch.parts
+    kernel = part.plan.kernel
+    with session.clock("score"):
+        dataset = datasets.open_dataset(part.data.path)
+        tasks = _tasks(part)
+        results, decision_of = zip(*map(read_answer, tasks), strict=True)
+        labels = _labels(tasks, part.data.classes)
+        model, support = scoring.assemble(dataset, kernel, tasks, results)
+        per_class = scoring.class_entries(labels, results, model)
+        decision = np.stack(decision_of, axis=1)
+        train = scoring.train_confusion(dataset, model, decision)
+        recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
+        tested = decisions.score_test_rows(dataset, model, session.progress, scorers(session), recipe)
+        found = scoring.evaluation_of(dataset, model, decision, train, tested)
+        found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
+        write_json(session.folder / "evaluation.json", found)
+        trained = Trained(
+            part=part,
+            accuracy=evaluation.accuracy_of(tested[0]),
+            train_accuracy=float(evaluation.accuracy_of(train) or 0.0),
+            n_support=int(dataset.counts()[support].sum()),
+            per_class=per_class,
+        )
+        metadata = _provenance(session, part.data, tasks, trained)
+        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata)
+    return trained
+
+
+def _provenance(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
+    """What `verify` compares with: the config and data trained on, and the certificates and scores found.
+
+    Neither paths of this machine nor times, so that equal models are equal bytes.
+    """
+    config = session.exp.to_dict()
+    elsewhere = ("store", "cluster", "cache")
+    certificates = [{key: value for key, value in e.items() if key != "seconds"} for e in trained.per_class]
+    return {
+        "marginflow": VERSION,
+        "config": {key: value for key, value in config.items() if key not in elsewhere},
+        "data": data.fingerprint,
+        "n_train": data.n_train,
+        "n_features": data.n_features,
+        "base": data.index_base,
+        "dtype": trained.part.plan.dtype,
+        "tasks": [task.identity for task in tasks],
+        "per_class": certificates,
+        "accuracy": trained.accuracy,
+        "train_accuracy": trained.train_accuracy,
+    }

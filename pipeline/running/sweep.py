@@ -1,0 +1,66 @@
+"""What a sweep adds to a run: the scores of its points, and the best of them trained on all rows."""
+
+import dataclasses
+
+from pipeline.answers.result import read_answer
+from pipeline.compute.progress import silent
+from pipeline.config.schema import Experiment, Sweep
+from pipeline.layout.parts import Part
+from pipeline.layout.sweep import Point
+from pipeline.model import assemble as scoring
+from pipeline.model import decisions, evaluation
+from pipeline.model.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
+from pipeline.rows import dataset as datasets
+from pipeline.running.batch import Batch, Counts, of_one, solve
+from pipeline.running.score import Trained, names_of, score, scorers
+from pipeline.running.session import Session
+
+__all__ = ["rank", "refit", "scored_on", "sweep_of"]
+
+
+def sweep_of(exp: Experiment) -> Sweep:
+    """The sweep of an experiment that has one."""
+    assert exp.sweep is not None
+    return exp.sweep
+
+
+def rank(session: Session, batch: Batch) -> list[Entry]:
+    """Leaderboard, best first, and results.csv in the draft."""
+    with session.clock("score"):
+        entries: list[Entry] = []
+        for done, point in enumerate(batch.points, start=1):
+            entries.append(_entry(session, batch.part_of(point), point))
+            session.progress("points", done, len(batch.points))
+        entries = ranked(entries)
+        (session.folder / "results.csv").write_text(results_csv(entries), encoding="utf-8")
+    return entries
+
+
+def _entry(session: Session, part: Part, point: Point) -> Entry:
+    dataset = datasets.open_dataset(part.data.path)
+    tasks = part.tasks[point.index]
+    if tasks[0][0].fold is not None or not dataset.n_test:
+        return cross_validated(dataset, point.index, point.params, tasks)
+    results = [read_answer(task)[0] for task in tasks[0]]
+    model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
+    recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
+    tested = decisions.score_test_rows(dataset, model, silent, scorers(session), recipe)
+    score = evaluation.accuracy_of(tested[0])
+    return entry_of(point.index, point.params, [score or 0.0], tasks, [results])
+
+
+# --- the best on all rows -------------------------------------------------------------------------------------------
+def refit(session: Session, batch: Batch, best: Entry) -> tuple[Trained, Counts]:
+    """Train the best point on all rows, exactly as a run of its own; found ready if there was one."""
+    point = next(point for point in batch.points if point.index == best.index)
+    own = dataclasses.replace(session, exp=point.exp)
+    one = of_one(own, batch.part_of(point).data, point.exp)
+    counts = solve(own, one, names_of(one))
+    return score(own, one), Counts(counts.problems, counts.problems_reused)
+
+
+def scored_on(exp: Experiment, n_test: int) -> str:
+    """Where the scores come from: folds, else the test rows, else the training rows."""
+    if sweep_of(exp).folds is not None:
+        return "folds"
+    return "test" if n_test else "train"
