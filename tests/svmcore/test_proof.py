@@ -225,4 +225,5 @@ def test_is_wide__by_the_larger_objective(primal, dual):
     ):
         assert dataclasses.replace(c, uncertainty=uncertainty, bar=bar).is_wide(1.0) is wide
     assert not Certificate(0.0, 0.0, 0.0, 0.0, None).is_wide(1e-3)
-    assert Certificate(0.0, 0.0, 0.0, 0.0, None, bar=1e-300).is_wide(1e-3)
+    for bar, wide in ((0.9e-20, True), (1e-20, False), (1e-3, False), (INF, True)):  # cannot be told from 0, but known
+        assert Certificate(1e-20, -1e-21, 0.0, 0.0, None, bar=bar).is_wide(1e-3) is wide

@@ -236,6 +236,14 @@ def test_infeasibility__is_by_the_length_of_the_coefficients(size, expected):
     assert named == ["status"] * len(expected)
 
 
+@pytest.mark.parametrize(("bar", "expected"), [(2.9e-20, []), (3.1e-20, ["bar"])])
+def test_status__of_objectives_that_are_0_a_bar_is_as_wide_as_the_recomputed_one(bar, expected):
+    here = found(dataclasses.replace(PROOF, primal=1e-20, dual=-2e-20, relative_gap=1.5, bar=3e-20))
+    claim = claim_of(here, bar=bar)
+    claim.pop("norm2")
+    assert [d.part.removesuffix(" of class ant") for d in differences_of(claim, claim["bias"], here)] == expected
+
+
 def test_status__says_what_would_be_right():
     claim = claim_of(found(), uncertainty=3e-5, bar=1e-6)
     said = {d.part: d.recomputed for d in differences_of(claim, claim["bias"], found())}
