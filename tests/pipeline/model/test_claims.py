@@ -366,6 +366,14 @@ def test_record__is_json():
     }
 
 
+def test_found__and_differences_are_values_that_nobody_changes():
+    for value, name in ((found(), "beta"), (Difference("a", 1, 2), "stored")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, None)
+    assert len({found(), found()}) == 2  # known by identity: arrays do not compare
+    assert Difference("a", 1, 2) == Difference("a", 1, 2)
+
+
 def test_found__rounding_is_that_of_a_sum_over_the_support():
     assert found().rounding == ROUNDING
     assert found().uncertainty(claim_of(found(), uncertainty=3e-6)) == pytest.approx(8e-6)
