@@ -57,7 +57,7 @@ def test_signed_qp__takes_the_edges_of_what_is_allowed():
 
 
 def test_signed_qp__is_a_value_that_nobody_changes():
-    qp = program([0.0], [1.0], Groups((0.5,)))
+    qp = program([0.0], [1.0], Groups((0.5,), np.zeros(1, np.int8)))
     for value, name in ((qp, "hi"), (qp.groups, "sums")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, name, 2.0)
@@ -188,6 +188,8 @@ def test_feasible__repairs_each_group_alone():
         ([0, 0, 0], [1, 0.5, 1], 2.5, [1.0, 0.5, 1.0]),
         ([-1, -0.5, -1], [0, 0, 0], -1.25, [-1.0, -0.25, 0.0]),
         ([-1, -0.5, -1], [2, 2, 2], -0.5, [-0.5, 0.0, 0.0]),
+        ([-0.25, -0.5, -1], [2, 2, 2], -0.5, [-0.25, -0.25, 0.0]),
+        ([-1, -0.5, -1], [2, 2, 2], -1.0, [-1.0, 0.0, 0.0]),
         ([0.25, 0, 0], [1, 1, 1], 1.5, [1.0, 0.5, 0.0]),  # what the box asks for is there already
         ([-1, -1, -1], [-0.25, 0, 0], -1.5, [-1.0, -0.5, 0.0]),
         ([0, 0, 0.25], [1, 0.5, 1], 1.25, [1.0, 0.0, 0.25]),
