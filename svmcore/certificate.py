@@ -79,7 +79,7 @@ class Certificate:
         Of objectives that cannot be told from 0 no digit can be known.
         """
         scale = max(abs(self.primal), abs(self.dual))
-        return not (self.uncertainty <= SHARE * tol and (self.bar <= BAR * scale or scale <= self.bar))
+        return not (self.uncertainty <= SHARE * tol and (self.bar <= BAR * scale or scale <= self.bar < np.inf))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def test_evaluate__of_the_finest_values_counts_what_they_promise():
     c = evaluate(qp, np.array([4.0, 0.0]), 1e-9).certificate
     assert (c.exact, c.kkt_gap) == (1, 4.0)
     sizes = 4.0 + 4.0 * 1.0  # of the served values, and what they may be off: those of the exact ones are no larger
-    assert c.uncertainty == pytest.approx(2.0**-20 * sizes + 2.0**-22 * 4.0, rel=1e-9)
+    assert c.uncertainty == pytest.approx(2.0**-20 * sizes + 2.0**-22 * 4.0, rel=1e-9, abs=0.0)
 
 
 @pytest.mark.parametrize("far", [1024.0, 2.0**22])

@@ -56,10 +56,10 @@ def test_planted_errors__the_uncertainty_is_no_more_than_they_can_do(sign):
     assert (c.exact, evaluate(qp, beta, 1e-3).certificate.exact) == (0, 0)
     assert gap == 0.375 + 0.25
     error = size * np.abs(beta).sum()
-    assert sign * (gap - c.kkt_gap) == pytest.approx(2.0 * error, rel=1e-5)
-    assert c.uncertainty == pytest.approx(2.0 * error, rel=1e-5)
+    assert sign * (gap - c.kkt_gap) == pytest.approx(2.0 * error, rel=1e-5, abs=0.0)
+    assert c.uncertainty == pytest.approx(2.0 * error, rel=1e-5, abs=0.0)
     # half of |beta|'e of the norm, and each loss by the largest of its slopes, which is 1, times e
-    assert c.bar == pytest.approx((0.5 * 1.25 + 3.0) * error, rel=1e-5)
+    assert c.bar == pytest.approx((0.5 * 1.25 + 3.0) * error, rel=1e-5, abs=0.0)
 
 
 def test_planted_errors__relative_ones_count_by_the_size_of_what_was_summed():
@@ -68,7 +68,7 @@ def test_planted_errors__relative_ones_count_by_the_size_of_what_was_summed():
     c = evaluate(qp, np.array([0.5, 0.25]), INF).certificate
     # s = 2 - 0.75 and -1 - 0.5, sizes 1.25 and 1.5: the gap is that of the second
     assert (c.kkt_gap, c.exact) == (1.5, 0)
-    assert c.uncertainty == pytest.approx(1.5 * 2.0**-30, rel=1e-5)
+    assert c.uncertainty == pytest.approx(1.5 * 2.0**-30, rel=1e-5, abs=0.0)
     shifted = dataclasses.replace(qp, shift=2.0)  # sizes and their error grow by 2 ||beta||_1
     assert evaluate(shifted, np.array([0.5, 0.25]), INF).certificate.uncertainty == pytest.approx(
         3.0 * 2.0**-30, rel=1e-5
@@ -171,7 +171,7 @@ def test_bar__is_the_steepest_loss_times_its_error(residual, lo, hi, ridge, slop
     if group and np.isinf(hi):
         return  # the multiplier is that of the unbounded variable
     others = 2 * 20.0 if group else 0.0  # residuals of 0
-    assert found.certificate.bar == pytest.approx(0.1 * (0.5 + 1.0 + slope + others), rel=1e-5)
+    assert found.certificate.bar == pytest.approx(0.1 * (0.5 + 1.0 + slope + others), rel=1e-5, abs=0.0)
 
 
 OBJECTIVE = 5e-7  # of the larger objective: what uncertain outputs may move

@@ -99,6 +99,27 @@ def test_primal_at__is_infinite_where_no_scale_will_do():
     assert primal_at(program([1, 0], [0, -INF], [INF, 0]), np.array([2.0, 0.0]), 2.0, np.empty(0)) == 0.25
 
 
+@pytest.mark.parametrize(
+    ("p", "f", "scale"),
+    [
+        ([1.0, 1.0], [0.5, 0.25], 4.0),  # the shorter margin
+        ([1.0, -1.25], [0.5, -0.5], 2.0),  # at least 2, at most 2.5
+        ([1.0, -1.0], [0.5, -0.5], 2.0),  # at least and at most 2
+        ([1.0, -0.5], [0.5, -0.5], INF),  # at least 2, at most 1
+        ([-1.0, -2.0], [1.0, 0.5], 0.0),  # nothing is needed
+        ([1.0, 1.0], [2.0, 0.0], INF),  # a margin that no scale moves
+        ([1.0, 0.0], [2.0, 0.0], 0.5),
+        ([1.0, -1.0], [1.0, 0.0], 1.0),
+        ([1.0, 1.0], [1.0, -0.5], INF),
+    ],
+)
+def test_primal_at__of_a_hard_margin_is_that_of_the_shortest_w_that_has_it(p, f, scale):
+    expected = 0.5 * scale**2 * 3.0
+    for sign, lo, hi in ((1.0, [0, 0], [INF, INF]), (-1.0, [-INF, -INF], [0, 0])):
+        qp = program(sign * np.array(p), lo, hi)
+        assert primal_at(qp, sign * np.array(f), 3.0, np.empty(0)) == expected
+
+
 # ---- the best multiplier
 def value_at(qp, outputs, b):
     """The part of P that depends on b of the only group, in float64."""

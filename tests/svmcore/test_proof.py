@@ -41,7 +41,7 @@ def test_evaluate__is_what_fractions_say(kind):
         np.testing.assert_array_equal(found.score, [float(s) for s in true.score])
         assert (found.norm2, certificate.dual, certificate.kkt_gap) == (true.norm2, true.dual, true.gap)
         best = [best_multiplier(qp, found.outputs, g) for g in range(len(qp.groups.sums))]
-        assert certificate.primal == pytest.approx(float(primal_of(qp, true, best)), rel=1e-14)
+        assert certificate.primal == pytest.approx(float(primal_of(qp, true, best)), rel=1e-14, abs=0.0)
         assert certificate.primal >= certificate.dual
         assert certificate.infeasibility == 0.0
         rounds = np.abs(qp.source.matrix + qp.shift) @ np.abs(qp.at_rows(beta)) > 0  # a sum of zeros has no error
@@ -150,13 +150,13 @@ def test_uncertainty__a_sum_that_is_off_counts_with_twice_the_largest_value_of_K
         qp = program(K, [1, 1, 1], [-1] * 3, [1] * 3, Groups((0.0,)))
         beta = np.array([0.5 + off, -0.5, 0.0])
         rest = certify(dataclasses.replace(qp, groups=Groups((off,))), beta).uncertainty
-        assert certify(qp, beta).uncertainty - rest == pytest.approx(2.0 * 2.0**-45 * 16.0, rel=1e-9)
+        assert certify(qp, beta).uncertainty - rest == pytest.approx(2.0 * 2.0**-45 * 16.0, rel=1e-9, abs=0.0)
     codes = np.array([0, 1, 1], np.int8)
     two = program(K, [1, 1, 1], [-1] * 3, [1] * 3, Groups((0.5, -0.5), codes))
     off = np.array([0.5 + 2.0**-45, -0.5 + 2.0**-45, 0.0])
-    assert certify(two, off).uncertainty == pytest.approx(2.0 * 2.0**-44 * 16.0, rel=1e-2)
+    assert certify(two, off).uncertainty == pytest.approx(2.0 * 2.0**-44 * 16.0, rel=1e-2, abs=0.0)
     much = np.array([0.75, -0.5, 0.0])  # no rounding: the infeasibility says so, the gap is what it is
-    assert certify(qp, much).uncertainty == pytest.approx(2.0 * 1.25e-12 * 16.0, rel=1e-2)
+    assert certify(qp, much).uncertainty == pytest.approx(2.0 * 1.25e-12 * 16.0, rel=1e-2, abs=0.0)
     assert certify(qp, much).infeasibility == 0.25
 
 
@@ -178,9 +178,11 @@ def test_relative_gap__is_none_where_nothing_bounds_the_optimum():
 def test_bar__counts_the_rounding_of_the_objectives_own_sums():
     """K = 0: no output is uncertain. The losses are 2 and 6, p'beta is made of 0.5 and 2: eight terms at a time."""
     qp = program(np.zeros((2, 2)), [1.0, -2.0], [-1.0, -3.0], [2.0, 1.0])
-    assert certify(qp, np.array([0.5, -1.0])).bar == pytest.approx(EPS * (2 / 8 + 8) * (8.0 + 2.5), rel=1e-12)
+    assert certify(qp, np.array([0.5, -1.0])).bar == pytest.approx(EPS * (2 / 8 + 8) * (8.0 + 2.5), rel=1e-12, abs=0.0)
     hard = dataclasses.replace(qp, hi=np.array([INF, 1.0]))  # such a loss is none
-    assert certify(hard, np.array([0.5, -1.0])).bar == pytest.approx(EPS * (2 / 8 + 8) * (6.0 + 2.5), rel=1e-12)
+    assert certify(hard, np.array([0.5, -1.0])).bar == pytest.approx(
+        EPS * (2 / 8 + 8) * (6.0 + 2.5), rel=1e-12, abs=0.0
+    )
 
 
 # ---- what counts as a proof
@@ -223,4 +225,5 @@ def test_is_wide__by_the_larger_objective(primal, dual):
     ):
         assert dataclasses.replace(c, uncertainty=uncertainty, bar=bar).is_wide(1.0) is wide
     assert not Certificate(0.0, 0.0, 0.0, 0.0, None).is_wide(1e-3)
-    assert Certificate(0.0, 0.0, 0.0, 0.0, None, bar=1e-300).is_wide(1e-3)
+    for bar, wide in ((0.9e-20, True), (1e-20, False), (1e-3, False), (INF, True)):  # cannot be told from 0, but known
+        assert Certificate(1e-20, -1e-21, 0.0, 0.0, None, bar=bar).is_wide(1e-3) is wide

@@ -8,7 +8,7 @@ import pytest
 
 from svmcore import ResidentGram, SignedQP
 from svmcore.errors import InvalidProblem
-from svmcore.qp import NO_GROUPS, Groups, exact_sum
+from svmcore.qp import NO_GROUPS, Groups, _rounding_of_sum, exact_sum
 
 INF = np.inf
 K3 = ResidentGram(np.array([[2.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 4.0]]))
@@ -57,7 +57,7 @@ def test_signed_qp__takes_the_edges_of_what_is_allowed():
 
 
 def test_signed_qp__is_a_value_that_nobody_changes():
-    qp = program([0.0], [1.0], Groups((0.5,)))
+    qp = program([0.0], [1.0], Groups((0.5,), np.zeros(1, np.int8)))
     for value, name in ((qp, "hi"), (qp.groups, "sums")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, name, 2.0)
@@ -188,8 +188,12 @@ def test_feasible__repairs_each_group_alone():
         ([0, 0, 0], [1, 0.5, 1], 2.5, [1.0, 0.5, 1.0]),
         ([-1, -0.5, -1], [0, 0, 0], -1.25, [-1.0, -0.25, 0.0]),
         ([-1, -0.5, -1], [2, 2, 2], -0.5, [-0.5, 0.0, 0.0]),
+        ([-0.25, -0.5, -1], [2, 2, 2], -0.5, [-0.25, -0.25, 0.0]),
+        ([-1, -0.5, -1], [2, 2, 2], -1.0, [-1.0, 0.0, 0.0]),
         ([0.25, 0, 0], [1, 1, 1], 1.5, [1.0, 0.5, 0.0]),  # what the box asks for is there already
         ([-1, -1, -1], [-0.25, 0, 0], -1.5, [-1.0, -0.5, 0.0]),
+        ([0, 0, 0.25], [1, 0.5, 1], 1.25, [1.0, 0.0, 0.25]),
+        ([-1, -0.5, -1], [0, 0, -0.25], -1.25, [-1.0, 0.0, -0.25]),
         ([-1, 0, 0], [1, 1, 1], 0.0, [0.0, 0.0, 0.0]),
         ([0, 0, 0], [1, INF, 1], 1.5, [0.0, 1.5, 0.0]),  # who has no bound carries it all
         ([-INF, 0, 0], [1, 1, 1], 1.5, [1.0, 0.5, 0.0]),
@@ -262,6 +266,20 @@ def test_mended__what_no_variable_has_digits_for_is_left():
     beta = np.array([1.0, 2.0, 2.0**-60])
     found = program([0, 0, 0], [4, 4, 2.0**-60], Groups((3.0,))).mended(beta.copy())
     np.testing.assert_array_equal(found, beta)
+
+
+@pytest.mark.parametrize("missing", [1.0, -1.0, 0.25])
+def test_mended__any_amount_is_put_where_there_is_room(missing):
+    found = program([-4, -4], [4, 4], Groups((1.5 + missing,))).mended(np.array([1.0, 0.5]))
+    assert found.sum() == 1.5 + missing
+
+
+def test_rounding_of_sum__is_what_is_lost():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=200) * 10.0 ** rng.integers(-9, 9, 200), rng.normal(size=200)
+    for x, y in zip(a, b, strict=True):
+        (lost,) = _rounding_of_sum(np.array([x]), float(y))
+        assert Fraction(x) + Fraction(y) == Fraction(x + y) + Fraction(lost)
 
 
 def test_mended__groups_are_mended_apart():

@@ -125,7 +125,7 @@ def test_certificate__objectives_of_nothing_have_no_relative_gap():
     claim = claim_of(nothing, bar=0.0)
     claim.pop("norm2")
     assert differences_of(claim, claim["bias"], nothing) == []
-    claim["relative_gap"] = 1e-13
+    claim["relative_gap"] = 1e-13  # not even that
     assert [d.part for d in differences_of(claim, claim["bias"], nothing)] == ["relative_gap of class ant"]
 
 
@@ -136,6 +136,13 @@ def test_certificate__the_larger_objective_counts_by_its_size():
     assert differences_of(claim, claim["bias"], below) == []
     claim["relative_gap"] = 0.75 + 4.01 * BARS
     assert [d.part for d in differences_of(claim, claim["bias"], below)] == ["relative_gap of class ant"]
+
+
+@pytest.mark.parametrize(("off", "expected"), [(0.9e-12, []), (1.1e-12, ["relative_gap"])])
+def test_certificate__without_bars_a_relative_gap_is_known_to_its_rounding(off, expected):
+    here = found(dataclasses.replace(PROOF, bar=0.0))
+    for sign in (1.0, -1.0):
+        assert parts(here, relative_gap=4e-4 + sign * off) == expected
 
 
 def test_certificate__of_a_solver_of_another_objective_has_no_relative_gap():
@@ -213,6 +220,36 @@ def test_status__converged_is_feasible(size, expected):
     assert parts(here, status="stopped") == []
 
 
+@pytest.mark.parametrize(("size", "expected"), [(3.9e-12, []), (4.1e-12, ["infeasibility"])])
+def test_infeasibility__is_by_the_length_of_the_coefficients(size, expected):
+    here = dataclasses.replace(found(), beta=4.0 * BETA)
+    claim = claim_of(here, infeasibility=size, status="max_iter", n_bounded=6)
+    claim.pop("norm2")
+    assert here.length == 4.0
+    assert [d.part.removesuffix(" of class ant") for d in differences_of(claim, claim["bias"], here)] == expected
+    wrong = dataclasses.replace(
+        here,
+        evaluation=dataclasses.replace(here.evaluation, certificate=dataclasses.replace(PROOF, infeasibility=size)),
+    )
+    claim |= {"infeasibility": size, "status": "converged"}
+    named = [d.part.removesuffix(" of class ant") for d in differences_of(claim, claim["bias"], wrong)]
+    assert named == ["status"] * len(expected)
+
+
+@pytest.mark.parametrize(("bar", "expected"), [(2.9e-20, []), (3.1e-20, ["bar"])])
+def test_status__of_objectives_that_are_0_a_bar_is_as_wide_as_the_recomputed_one(bar, expected):
+    here = found(dataclasses.replace(PROOF, primal=1e-20, dual=-2e-20, relative_gap=1.5, bar=3e-20))
+    claim = claim_of(here, bar=bar)
+    claim.pop("norm2")
+    assert [d.part.removesuffix(" of class ant") for d in differences_of(claim, claim["bias"], here)] == expected
+
+
+def test_status__says_what_would_be_right():
+    claim = claim_of(found(), uncertainty=3e-5, bar=1e-6)
+    said = {d.part: d.recomputed for d in differences_of(claim, claim["bias"], found())}
+    assert said == {"uncertainty of class ant": "at most 2e-05", "bar of class ant": "at most 7.503e-07"}
+
+
 def test_status__converged_states_no_wide_bounds():
     for status in ("converged", "time_limit"):
         wide = status == "converged"
@@ -263,15 +300,15 @@ def test_bias__is_within_the_gap_and_what_is_uncertain():
             ]
     wider = {"kkt_gap": 7e-4, "uncertainty": 6e-6}  # of both gaps the larger
     here = found(dataclasses.replace(PROOF, kkt_gap=6.9e-4))
-    assert here.bias_slack(claim_of(here, **wider)) == pytest.approx(7e-4 + 1.1e-5 + 2e-5, rel=1e-9)
-    assert here.bias_slack(claim_of(here, kkt_gap=1e-4)) == pytest.approx(6.9e-4 + 1e-5 + 2e-5, rel=1e-9)
+    assert here.bias_slack(claim_of(here, **wider)) == pytest.approx(7e-4 + 1.1e-5 + 2e-5, rel=1e-9, abs=0.0)
+    assert here.bias_slack(claim_of(here, kkt_gap=1e-4)) == pytest.approx(6.9e-4 + 1e-5 + 2e-5, rel=1e-9, abs=0.0)
 
 
 def test_bias__rounding_counts_by_what_centring_put_into_it():
     here = found(anchor=np.array([4.0, 0.0, -8.0, 100.0]))
     plain = found()
     assert here.bias_slack(claim_of(here)) - plain.bias_slack(claim_of(plain)) == pytest.approx(
-        ROUNDING * 4.0, rel=1e-3
+        ROUNDING * 4.0, rel=1e-3, abs=0.0
     )
 
 
@@ -290,7 +327,9 @@ def test_bias__is_that_of_the_kernel_as_it_is():
 def test_bias__without_a_group_is_known_to_rounding():
     here = found(groups=NO_GROUPS, shift=1.0, anchor=np.array([0.0, 8.0, 0.0, 0.0]))
     allowed = ROUNDING * (0.0 + 0.25 * 8.0 + 1.0)
-    assert here.bias_slack(claim_of(here)) == pytest.approx(allowed, rel=1e-12)
+    assert here.bias_slack(claim_of(here)) == pytest.approx(allowed, rel=1e-12, abs=0.0)
+    longer = dataclasses.replace(here, beta=4.0 * BETA)
+    assert longer.bias_slack(claim_of(longer)) == pytest.approx(4.0 * allowed, rel=1e-12, abs=0.0)
     for share, expected in ((0.99, []), (1.01, ["bias"])):
         assert parts(here, bias=share * allowed) == ["bias"]
         claim = claim_of(here, bias=share * allowed)
@@ -325,6 +364,14 @@ def test_record__is_json():
         "uncertainty": None,
         "bar": 2e-7,
     }
+
+
+def test_found__and_differences_are_values_that_nobody_changes():
+    for value, name in ((found(), "beta"), (Difference("a", 1, 2), "stored")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, None)
+    assert len({found(), found()}) == 2  # known by identity: arrays do not compare
+    assert Difference("a", 1, 2) == Difference("a", 1, 2)
 
 
 def test_found__rounding_is_that_of_a_sum_over_the_support():
