@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pipeline.storage.bucket import Bucket
 from pipeline.storage.leases import owned_folder
+from pipeline.storage.private import cache_folder, private_folder
 
 __all__ = ["address_of", "fetched"]
 
@@ -17,7 +18,7 @@ _addresses: dict[Path, str] = {}
 @functools.cache
 def _copies() -> Path:
     """Folder of this process's copies, gone at its end; those of killed processes are swept."""
-    parent = Path(tempfile.gettempdir()) / "marginflow-copies"
+    parent = private_folder(cache_folder() / "copies")
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(owned_folder(parent))
