@@ -194,10 +194,11 @@ class _Outputs:
                 self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
             return
         coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
+        columns = functools.cache(lambda: self.exact.columns(self.support))
         self._sharpen(
             self._resolution(resolution),
-            lambda: self.exact.symmetric_product(self.support, coef),
-            lambda rows: self.exact.product(rows, self.support, coef),
+            lambda: self.exact.symmetric_product(self.support, coef, columns()),
+            lambda rows: self.exact.product(rows, columns(), coef),
             lambda rows, values: unit[rows],
         )
         resolution = self._resolution(resolution)

@@ -96,6 +96,14 @@ class ExactKernel:
             return self._given.take(idx)
         return self._as_float64(self.X[idx])
 
+    def columns(self, idx: Any) -> Points:
+        """Rows `idx`, ready to be given to `block`, `product` and `symmetric_product` as their columns."""
+        if isinstance(idx, Points):
+            return idx
+        if isinstance(self.kernel, Precomputed):
+            return self.kernel.prepare(self.kernel.units(np.arange(len(self))[idx], self.X.shape[1]))
+        return self.prepared(idx)
+
     def points(self) -> Points:
         """All rows about the centre in float64, never on a lattice."""
         if self._given.dtype == np.float64 and not self._given.on_lattice:
@@ -107,7 +115,7 @@ class ExactKernel:
 
     def block(self, rows: Any, columns: Any, out: Floats | None = None) -> Floats:
         """K(x_i, x_j) (len(rows), len(columns)), float64."""
-        P, Q = self._left(rows), self._right(columns)
+        P, Q = self._left(rows), self.columns(columns)
         return self.kernel.block(P, Q, np.empty((len(P), len(Q))) if out is None else out)
 
     def diagonal(self) -> Floats:
@@ -121,7 +129,7 @@ class ExactKernel:
         coef = np.ascontiguousarray(coef, np.float64)
         if self.is_direct:
             return self._through_weights(rows, columns, coef)
-        P, Q = self._left(rows), self._right(columns)
+        P, Q = self._left(rows), self.columns(columns)
         tall = -(-len(P) // GRAIN) >= PARTS  # enough ranges of rows for every thread: columns need no parts
         across = [slice(0, len(Q))] if tall and len(Q) else _ranges(len(Q), PARTS)
         pairs = [(i, j) for i in _ranges(len(P), len(P)) for j in enumerate(across)]
@@ -135,11 +143,12 @@ class ExactKernel:
         _on_all_threads(pairs, tiles, add)
         return parts.sum(axis=0)
 
-    def symmetric_product(self, rows: Any, coef: Floats) -> Floats:
-        """`product(rows, rows, coef)`, each pair of rows met once."""
+    def symmetric_product(self, rows: Any, coef: Floats, columns: Points | None = None) -> Floats:
+        """`product(rows, rows, coef)`, each pair of rows met once; `columns` are those of `rows`, if at hand."""
         if self.is_direct:
             return self.product(rows, rows, coef)
-        P, Q, coef = self._left(rows), self._right(rows), np.ascontiguousarray(coef, np.float64)
+        Q, coef = self.columns(rows) if columns is None else columns, np.ascontiguousarray(coef, np.float64)
+        P = self._left(rows) if isinstance(self.kernel, Precomputed) else Q
         ranges = list(enumerate(_ranges(len(P), PARTS)))
         parts = np.zeros((max(1, len(ranges)), len(P), *coef.shape[1:]))
         tiles = self.kernel.tiles(P, Q)
@@ -256,13 +265,6 @@ class ExactKernel:
     # ---- how it is done
     def _left(self, rows: Any) -> Points:
         return rows if isinstance(rows, Points) else self.prepared(rows)
-
-    def _right(self, columns: Any) -> Points:
-        if isinstance(columns, Points):
-            return columns
-        if isinstance(self.kernel, Precomputed):
-            return self.kernel.prepare(self.kernel.units(np.arange(len(self))[columns], self.X.shape[1]))
-        return self.prepared(columns)
 
     def _exact_moments(self) -> Moments:
         """Norms of the rows as they came; those of a rough lattice are of its integers."""

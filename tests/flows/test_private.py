@@ -52,6 +52,7 @@ def test_private_server__answers_its_own_run_alone(env, monkeypatch):
         assert os.environ[CLIENT_AUTH] != auth  # another one each time
 
 
+@pytest.mark.full
 def test_prefect__keeps_no_secret_that_the_command_line_gave(env, rows_config, tmp_path):
     """A store with a login in it, of which --store takes the place."""
     (tmp_path / "rows.yaml").write_text(json.dumps(rows_config))

@@ -236,6 +236,7 @@ def test_publish__a_killed_one_loses_its_name_at_once_and_a_living_one_does_not(
     }
 
 
+@pytest.mark.full
 def test_publish__by_a_host_that_slept_through_its_lease_shows_nothing(url, tmp_path):
     """Stopped in mid upload, swept by another host, woken: it must not list a run whose objects are gone."""
     elsewhere = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from pipeline import run
 from pipeline.storage.cache import evict
 from pipeline.storage.runs import open_store
@@ -31,6 +33,7 @@ def answers(found):
     return (folder / "model.zarr" / "manifest.json").read_bytes(), (folder / "results.csv").read_bytes()
 
 
+@pytest.mark.full
 def test_two_runs__one_killed_and_the_cache_evicted_all_the_time_end_as_one_alone(rows_csv, tmp_path):
     config = {
         "name": "both",
