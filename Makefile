@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 CONFIG ?= config/digits.yaml
+WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -26,7 +27,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -m "not full"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not full"
 
 # What is too long for every commit: kill campaigns, a 2 GB file, a real S3 server.
 test-full: lint

@@ -142,7 +142,7 @@ def _second(U: Double2, u: Double2) -> Double2:
     """sum_j (u_i'u_j)^2 beta_j (n,), a feature at a time; `u` is U weighted by beta."""
     total = Double2.of(np.zeros(U.hi.shape[0]))
     used = np.flatnonzero(u.hi.any(axis=1))
-    for k in range(U.hi.shape[1]):
+    for k in range(U.hi.shape[1] if len(used) else 0):
         moments = (U[used] * u[used][:, k][:, None]).sum(axis=0)
         total = total + (U * moments).sum(axis=1) * U[:, k]
     return total

@@ -249,7 +249,7 @@ class Solver(Plugin, ABC):
         for _ in range(POLISHES):
             outcome = self._solve(qp, beta, score, monitor, n_iter)
             if self.solves.bounds:
-                outcome.beta = qp.mended(outcome.beta)
+                outcome.beta = qp.mended(qp.feasible(outcome.beta))  # a step may have been broken off
             found = evaluate(qp, outcome.beta, RESOLUTION * self.tol)
             gap = found.certificate.kkt_gap + found.certificate.uncertainty
             outcome.status = self._earned(qp, outcome, found, gap)

@@ -145,6 +145,7 @@ def test_outputs__in_a_folder_that_takes_no_file_are_refused(config, capsys, row
     assert capsys.readouterr().out == "no runs\n"
 
 
+@pytest.mark.full
 def test_run__a_cluster_that_does_not_answer_is_refused_within_15_seconds(config, capsys, tmp_path):
     started = time.monotonic()
     line = refused(
