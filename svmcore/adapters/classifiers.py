@@ -1,7 +1,6 @@
 """SVC and NuSVC with scikit-learn's parameters, their meanings and its attributes."""
 
 import warnings
-from abc import abstractmethod
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -42,24 +41,12 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
         "multi_class": [StrOptions({"ovo", "ovr"})],
     }
 
-    @abstractmethod
-    def __init__(
-        self,
-        probability: bool | str,
-        class_weight: dict | str | None,
-        decision_function_shape: str,
-        break_ties: bool,
-        random_state: Any,
-        multi_class: str,
-        **shared: Any,
-    ) -> None:
-        super().__init__(**shared)
-        self.probability = probability
-        self.class_weight = class_weight
-        self.decision_function_shape = decision_function_shape
-        self.break_ties = break_ties
-        self.random_state = random_state
-        self.multi_class = multi_class
+    probability: bool | str
+    class_weight: dict | str | None
+    decision_function_shape: str
+    break_ties: bool
+    random_state: Any
+    multi_class: str
 
     def _targets(self, y: Any) -> Any:
         if self.probability != "deprecated":
@@ -168,6 +155,7 @@ class SVC(Classifier):
     """
 
     task = tasks.SVC
+    loss: str
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Classifier._parameter_constraints,
         "C": [Interval(Real, 0.0, None, closed="right")],
@@ -199,29 +187,7 @@ class SVC(Classifier):
         n_jobs: int | None = None,
         warm_start: bool = False,
     ) -> None:
-        super().__init__(
-            probability=probability,
-            class_weight=class_weight,
-            decision_function_shape=decision_function_shape,
-            break_ties=break_ties,
-            random_state=random_state,
-            multi_class=multi_class,
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            shrinking=shrinking,
-            tol=tol,
-            cache_size=cache_size,
-            verbose=verbose,
-            max_iter=max_iter,
-            solver=solver,
-            time_limit=time_limit,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-        )
-        self.C = C
-        self.loss = loss
+        self._hold(locals())
 
     def _task(self) -> tasks.SVC:
         return tasks.SVC(self.loss)
@@ -257,6 +223,7 @@ class NuSVC(Classifier):
     """
 
     task = tasks.NuSVC
+    nu: float
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**Classifier._parameter_constraints, "nu": SHARE}
 
     def __init__(
@@ -283,28 +250,7 @@ class NuSVC(Classifier):
         n_jobs: int | None = None,
         warm_start: bool = False,
     ) -> None:
-        super().__init__(
-            probability=probability,
-            class_weight=class_weight,
-            decision_function_shape=decision_function_shape,
-            break_ties=break_ties,
-            random_state=random_state,
-            multi_class=multi_class,
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            shrinking=shrinking,
-            tol=tol,
-            cache_size=cache_size,
-            verbose=verbose,
-            max_iter=max_iter,
-            solver=solver,
-            time_limit=time_limit,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-        )
-        self.nu = nu
+        self._hold(locals())
 
     def _task(self) -> tasks.NuSVC:
         return tasks.NuSVC(float(self.nu))

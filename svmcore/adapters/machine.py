@@ -79,36 +79,25 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         "warm_start": ["boolean"],
     }
 
-    @abstractmethod
-    def __init__(
-        self,
-        kernel: Any,
-        degree: int,
-        gamma: float | str,
-        coef0: float,
-        shrinking: bool,
-        tol: float,
-        cache_size: float,
-        verbose: bool,
-        max_iter: int,
-        solver: Any,
-        time_limit: float | None,
-        n_jobs: int | None,
-        warm_start: bool,
-    ) -> None:
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.coef0 = coef0
-        self.shrinking = shrinking
-        self.tol = tol
-        self.cache_size = cache_size
-        self.verbose = verbose
-        self.max_iter = max_iter
-        self.solver = solver
-        self.time_limit = time_limit
-        self.n_jobs = n_jobs
-        self.warm_start = warm_start
+    # set by the __init__ of each class, whose signature tells scikit-learn the names
+    kernel: Any
+    degree: int
+    gamma: float | str
+    coef0: float
+    shrinking: bool
+    tol: float
+    cache_size: float
+    verbose: bool
+    max_iter: int
+    solver: Any
+    time_limit: float | None
+    n_jobs: int | None
+    warm_start: bool
+
+    def _hold(self, parameters: dict[str, Any]) -> None:
+        """Keep the arguments of `__init__`, its `locals()`, as they are: checks are for `fit`."""
+        for name in self._get_param_names():
+            setattr(self, name, parameters[name])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

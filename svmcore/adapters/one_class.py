@@ -38,6 +38,7 @@ class OneClassSVM(OutlierMixin, Machine):
     """
 
     task = tasks.OneClass
+    nu: float
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**Machine._parameter_constraints, "nu": SHARE}
 
     def __init__(
@@ -58,22 +59,7 @@ class OneClassSVM(OutlierMixin, Machine):
         n_jobs: int | None = None,
         warm_start: bool = False,
     ) -> None:
-        super().__init__(
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            shrinking=shrinking,
-            tol=tol,
-            cache_size=cache_size,
-            verbose=verbose,
-            max_iter=max_iter,
-            solver=solver,
-            time_limit=time_limit,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-        )
-        self.nu = nu
+        self._hold(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to rows `X` (n, p) and weights (n,); `y` is not looked at."""

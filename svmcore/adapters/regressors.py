@@ -1,6 +1,5 @@
 """SVR and NuSVR with scikit-learn's parameters, their meanings and its attributes."""
 
-from abc import abstractmethod
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -24,11 +23,6 @@ class Regressor(RegressorMixin, Machine):
         **Machine._parameter_constraints,
         "C": [Interval(Real, 0.0, None, closed="right")],
     }
-
-    @abstractmethod
-    def __init__(self, C: float, **shared: Any) -> None:
-        super().__init__(**shared)
-        self.C = C
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -90,6 +84,7 @@ class SVR(Regressor):
     """
 
     task = tasks.SVR
+    epsilon: float
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Regressor._parameter_constraints,
         "epsilon": [Interval(Real, 0.0, None, closed="left")],
@@ -114,23 +109,7 @@ class SVR(Regressor):
         n_jobs: int | None = None,
         warm_start: bool = False,
     ) -> None:
-        super().__init__(
-            C=C,
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            shrinking=shrinking,
-            tol=tol,
-            cache_size=cache_size,
-            verbose=verbose,
-            max_iter=max_iter,
-            solver=solver,
-            time_limit=time_limit,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-        )
-        self.epsilon = epsilon
+        self._hold(locals())
 
     def _task(self) -> tasks.SVR:
         return tasks.SVR(float(self.epsilon))
@@ -162,6 +141,7 @@ class NuSVR(Regressor):
     """
 
     task = tasks.NuSVR
+    nu: float
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {**Regressor._parameter_constraints, "nu": SHARE}
 
     def __init__(
@@ -183,23 +163,7 @@ class NuSVR(Regressor):
         n_jobs: int | None = None,
         warm_start: bool = False,
     ) -> None:
-        super().__init__(
-            C=C,
-            kernel=kernel,
-            degree=degree,
-            gamma=gamma,
-            coef0=coef0,
-            shrinking=shrinking,
-            tol=tol,
-            cache_size=cache_size,
-            verbose=verbose,
-            max_iter=max_iter,
-            solver=solver,
-            time_limit=time_limit,
-            n_jobs=n_jobs,
-            warm_start=warm_start,
-        )
-        self.nu = nu
+        self._hold(locals())
 
     def _task(self) -> tasks.NuSVR:
         return tasks.NuSVR(float(self.nu))
