@@ -1,5 +1,6 @@
 """npz archives as row blocks."""
 
+import errno
 import lzma
 import math
 import struct
@@ -22,12 +23,13 @@ BROKEN_ZIP = (
     zipfile.BadZipFile,  # no archive at all, one that is cut short, or a checksum that does not hold
     zlib.error,  # a changed byte of a compressed member
     lzma.LZMAError,  # the same
-    OSError,  # the same in bzip2; an offset that points out of the file
     EOFError,  # fewer values than the shape says
     UnicodeDecodeError,  # a directory whose names are not UTF-8
     struct.error,  # a directory that ends in the middle
-    RuntimeError,  # a password; as NotImplementedError, a compression that zipfile does not know
+    NotImplementedError,  # a compression that zipfile does not know
 )
+BROKEN_ERRNO = (None, errno.EINVAL)  # of an OSError: a changed byte in bzip2, an offset that points out of the file
+ENCRYPTED = 1  # flag of a member
 
 
 class NpzSource(Source):
@@ -44,10 +46,15 @@ class NpzSource(Source):
                 with zipfile.ZipFile(raw) as archive:
                     y = self._labels(archive)
                     yield from self._rows(archive, y, rows_bytes)
-            except BROKEN_ZIP as error:
-                raise self.fail(
-                    f"not a whole .npz archive ({error}); fetch it again, or write it again with numpy.savez"
-                ) from None
+            except (*BROKEN_ZIP, OSError) as error:
+                raise self._blamed(error) from None
+
+    def _blamed(self, error: Exception) -> Exception:
+        """The file's fault as InputError; that of a disk or a network as it came, for it is worth another try."""
+        cause = error.__context__ if isinstance(error, zipfile.BadZipFile) else error  # zipfile hides an OSError so
+        if isinstance(cause, OSError) and cause.errno not in BROKEN_ERRNO:
+            return cause
+        return self.fail(f"not a whole .npz archive ({error}); fetch it again, or write it again with numpy.savez")
 
     def digest(self) -> str:
         """Sha256 of the file as it is stored."""
@@ -56,6 +63,8 @@ class NpzSource(Source):
     def _member(self, archive: zipfile.ZipFile, name: str) -> tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]:
         """Open a member behind its header: (stream, shape, Fortran order, dtype)."""
         stored = archive.getinfo(f"{name}.npy")
+        if stored.flag_bits & ENCRYPTED:
+            raise self.fail(f"the member {name!r} needs a password; write it again with numpy.savez, without one")
         check_expansion(self.url, f"the member {name!r}", stored.file_size, stored.compress_size)
         stream = archive.open(stored)
         try:
