@@ -1,7 +1,6 @@
 """Real Prefect runs, each in a process of its own, over one PREFECT_HOME that starts empty."""
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -29,18 +28,6 @@ def loses_it_once(*args):
 experiment.solve = loses_it_once
 sys.exit(main(sys.argv[1:]))
 """
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def env(home):
-    ours = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT", "MARGINFLOW"))}
-    ours |= {"HOME": str(home), "PREFECT_HOME": str(home / "prefect")}
-    return ours | {"PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180"}  # this machine may be busy
 
 
 def command(program, *argv):

@@ -17,13 +17,6 @@ CLIENT_AUTH = "PREFECT_API_AUTH_STRING"
 SECRET = "hunter2-5f1d"
 
 
-@pytest.fixture(scope="module")
-def env(tmp_path_factory):
-    home = tmp_path_factory.mktemp("home")
-    ours = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT", "MARGINFLOW"))}
-    return ours | {"HOME": str(home), "PREFECT_HOME": str(home / "prefect")}
-
-
 def status(url, auth=None):
     """Answer to a client that lists the flows."""
     headers = {"Content-Type": "application/json"}

@@ -42,19 +42,6 @@ FULL = pytest.mark.full  # seconds of waiting
 LOST = "Prefect lost sight of this run"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """One home of Prefect, so that its database is made once."""
-    return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def env(home):
-    ours = {key: value for key, value in os.environ.items() if not key.startswith(("PREFECT", "MARGINFLOW"))}
-    ours |= {"HOME": str(home), "PREFECT_HOME": str(home / "prefect"), "PYTHONPATH": os.getcwd()}
-    return ours | {"PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180"}
-
-
 class Run:
     """`marginflow run` in a process and a folder of its own, which waits before it scores and before it publishes."""
 

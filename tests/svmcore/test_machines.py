@@ -14,18 +14,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import check_estimator
 
 from svmcore import RBF, InvalidProblem, Linear, Status, Sum, Unsupported, train
-from svmcore.estimator import SVR, NuSVC, NuSVR, OneClassSVM
+from svmcore.estimator import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 
 MACHINES = [NuSVC, SVR, NuSVR, OneClassSVM]
-
-
-@pytest.fixture(scope="module")
-def data():
-    """120 rows of 4 features, a target, three classes: each machine takes what it needs."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 4))
-    value = 3.0 * np.sin(X[:, 0]) + X[:, 1] + 0.2 * rng.normal(size=120)
-    return X, value, np.digitize(value, np.quantile(value, [0.35, 0.7]))
 
 
 def targets(machine, data):
@@ -44,7 +35,12 @@ def peer_of(model):
 
 
 @pytest.mark.parametrize(
-    "model", [NuSVC(), NuSVC(multi_class="ovr"), SVR(), NuSVR(), OneClassSVM(), SVR(kernel="precomputed")], ids=repr
+    "model",
+    [
+        *(SVC(), SVC(multi_class="ovr"), SVC(kernel="linear"), SVC(kernel="precomputed")),
+        *(NuSVC(), NuSVC(multi_class="ovr"), SVR(), NuSVR(), OneClassSVM(), SVR(kernel="precomputed")),
+    ],
+    ids=repr,
 )
 @pytest.mark.filterwarnings("default")  # the checks ask for warnings of their own
 def test_check_estimator__no_expected_failures(model):
