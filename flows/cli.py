@@ -94,16 +94,15 @@ def predict(
     output: Annotated[str | None, typer.Option("--output", metavar="FILE", help=".csv, .parquet or .json.")] = None,
     json_: Json = False,
 ) -> None:
-    """Labels and decision values of a source."""
+    """Labels and decision values of a source, or values."""
     from pipeline.model.predict import predict_to_file
 
     record = predict_to_file(model, source, output if output or json_ else "-")
     if json_:
         _print(record, True, str)
     else:
-        accuracy = record["accuracy"]
-        _tell(f"{record['n']:,} rows" + ("" if accuracy is None else f", accuracy {accuracy:.4f}"))
-    if record["unknown_labels"]:
+        _tell(", ".join([f"{record['n']:,} rows", *_scores_text(record)]))
+    if record.get("unknown_labels"):
         shown = ", ".join(map(repr, record["unknown_labels"][:10]))
         _tell(f"{record['n_unknown']:,} rows with labels that the training data has not ({shown}) are left out of it")
 
@@ -223,7 +222,7 @@ def _summary(record: dict[str, Any]) -> str:
 
 
 def _run_lines(record: dict[str, Any]) -> list[str]:
-    scored = [f"{name} {_number(record[key], '.4f')}" for name, key in _SCORES if record.get(key) is not None]
+    scored = _scores_text(_named(record["scores"]))
     support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
     gaps = f"relative gap {_number(record['relative_gap'], '.1e')}, KKT gap {_number(record['kkt_gap'], '.1e')}"
     return [
@@ -232,7 +231,36 @@ def _run_lines(record: dict[str, Any]) -> list[str]:
     ]
 
 
-_SCORES = (("accuracy", "accuracy"), ("training accuracy", "train_accuracy"))
+def _named(scores: dict[str, Any]) -> dict[str, float]:
+    """Scores of test rows, where there are any, then those of training rows, under one name each."""
+    test, train = scores["test"] or {}, scores["train"]
+    return test | {f"training {name}": value for name, value in train.items()}
+
+
+def _scores_text(record: dict[str, Any]) -> list[str]:
+    """What of a record is a score and known; errors are written as they are."""
+    found = []
+    for name, value in record.items():
+        word = name.removeprefix("training ")
+        if value is not None and word in _SCORES:
+            text, sign, style = _SCORES[word]
+            found.append(f"{name.replace(word, text)} {sign * value:{style}}")
+        elif value is not None and "training" not in name and isinstance(value, float):
+            found.append(f"{name} {value:.4f}")
+    return found
+
+
+_SCORES = {  # name, sign and style of those that are printed by another name, and also of training rows
+    "accuracy": ("accuracy", 1, ".4f"),
+    "r2": ("r2", 1, ".4f"),
+    "rejected": ("rejected", 1, ".4f"),
+    "mae": ("mae", 1, ".4g"),
+    "rmse": ("rmse", 1, ".4g"),
+    "max_error": ("max error", 1, ".4g"),
+    "neg_mean_absolute_error": ("mae", -1, ".4g"),
+    "neg_root_mean_squared_error": ("rmse", -1, ".4g"),
+    "neg_max_error": ("max error", -1, ".4g"),
+}
 
 
 def _verdict(report: dict[str, Any]) -> str:

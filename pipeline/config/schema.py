@@ -6,10 +6,8 @@ URL is used, so no secret ever reaches a file that is written back.
 """
 
 import hashlib
-import itertools
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -17,6 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pipeline.config import yaml12
 from pipeline.config.errors import explain
 from pipeline.config.keys import set_key
+from pipeline.config.machines import check_pairing, foreign_keys, machine_of, ranking_of
+from pipeline.config.points import canonical_json, combinations
 from pipeline.config.redact import redacted, redacted_text
 from pipeline.config.values import (
     absolute,
@@ -30,17 +30,21 @@ from pipeline.config.values import (
     valid_kernel,
     valid_refit,
     valid_scale,
+    valid_scoring,
     valid_solver,
     valid_source,
+    valid_task,
     valid_test,
 )
+from pipeline.kinds import Kind, kind_of
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.losses import Hinge, SquaredHinge
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
+from svmcore.tasks import Task
 
-__all__ = ["NOT_SWEPT", "Cache", "Cluster", "Data", "Experiment", "Sweep", "Tls", "canonical_json"]
+__all__ = ["Cache", "Cluster", "Data", "Experiment", "Sweep", "Tls"]
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
 _SIZE = "a positive size such as 4GiB, or a number of bytes"
@@ -62,7 +66,9 @@ class Data(Section):
     test: Annotated[float | str | None, BeforeValidator(valid_test)] = Field(
         default=None, description="a fraction between 0 and 1 of the rows, or a second source"
     )
-    label: int | str = Field(default=-1, description="a column's name or its position counted from 0 (-1 is the last)")
+    label: int | str | None = Field(
+        default=-1, description="a column's name or its position counted from 0 (-1 is the last); null: there is none"
+    )
     header: bool | None = Field(default=None, description="true or false (absent: detected)")
     delimiter: str | None = Field(
         default=None, min_length=1, max_length=1, description="one character (absent: detected)"
@@ -149,8 +155,8 @@ class Sweep(Section):
     folds: Annotated[int | dict[str, str | int] | None, BeforeValidator(valid_folds)] = Field(
         default=None, description="a whole number of folds, 2 or more, or {column: NAME}"
     )
-    refit: Annotated[Literal["accuracy"] | None, BeforeValidator(valid_refit)] = Field(
-        default="accuracy", description="accuracy, or false for a batch without a model"
+    refit: Annotated[str | None, BeforeValidator(valid_refit)] = Field(
+        default=None, description="the name of a score (default: the first of scoring), or false for no model"
     )
 
 
@@ -162,11 +168,16 @@ class Experiment(Section):
     )
     seed: int = Field(default=0, ge=0, lt=2**32, description="a whole number, 0 or more, below 2**32")
     data: Data = Field(description="a mapping with at least the key 'source'")
+    task: Annotated[str, BeforeValidator(valid_task)] = Field(
+        default="svc", description="svc, nu-svc, svr, nu-svr or one-class"
+    )
     kernel: Annotated[dict[str, Any], BeforeValidator(valid_kernel)] = Field(
         default_factory=lambda: valid_kernel("rbf"), description="a kernel, such as {name: rbf, gamma: scale}"
     )
     loss: Literal["hinge", "squared_hinge"] = Field(default="hinge", description="hinge or squared_hinge")
     C: float = Field(default=1.0, gt=0, description="a positive number, or .inf for a hard margin")
+    nu: float = Field(default=0.5, gt=0, le=1, description="a number above 0, at most 1")
+    epsilon: float = Field(default=0.1, ge=0, lt=math.inf, description="a number, 0 or more, in units of the target")
     bias: Literal["free", "penalised", "none"] = Field(default="free", description="free, penalised or none")
     class_weight: Annotated[Literal["balanced"] | dict[Any, float] | None, BeforeValidator(valid_class_weight)] = Field(
         default=None, description="balanced, or a mapping of labels to positive weights"
@@ -180,12 +191,17 @@ class Experiment(Section):
     store: Annotated[str, BeforeValidator(absolute)] = Field(
         default="runs", validate_default=True, min_length=1, description="a path or s3://bucket/prefix"
     )
+    scoring: Annotated[list[str] | None, BeforeValidator(valid_scoring)] = Field(
+        default=None, description="the name of a scikit-learn scorer, or a list of such names"
+    )
     sweep: Sweep | None = Field(default=None)
 
     @model_validator(mode="after")
     def _pairing(self) -> Self:
-        """Refuse a solver that does not admit this loss, bias and kernel."""
-        self.build_solver().admits(self.build_loss(), Bias(self.bias), self.build_kernel(), math.isinf(self.C))
+        """Refuse keys that the task does not have, scores of another one, and a solver that does not admit it."""
+        given, labelled = self.model_fields_set, self.data.label is not None
+        check_pairing(self.task, given, self.machine, self.build_solver(), self.build_kernel(), self.C, labelled)
+        self.kind.check_scores(self.scores, self.task)
         return self
 
     @classmethod
@@ -199,6 +215,31 @@ class Experiment(Section):
     def build_kernel(self) -> Kernel:
         """Return the kernel these keys declare; `gamma: scale` is resolved later, against the data."""
         return Kernel.create(self.kernel)
+
+    @property
+    def machine(self) -> Task:
+        """What is trained: the task with its parameters."""
+        return machine_of(dict(self))
+
+    @property
+    def kind(self) -> Kind:
+        """What the task means to the pipeline."""
+        return kind_of(self.task)
+
+    @property
+    def scores(self) -> list[str]:
+        """Names of the scores that are counted, that which ranks points first."""
+        names, refit = self._ranking()
+        return names if refit is None else list(dict.fromkeys([refit, *names]))
+
+    @property
+    def refit(self) -> str | None:
+        """The score whose best point is trained on all rows; None for no model."""
+        return self._ranking()[1] if self.sweep is not None else None
+
+    def _ranking(self) -> tuple[list[str], str | None]:
+        sweep = self.sweep or Sweep()
+        return ranking_of(self.task, self.scoring, sweep.refit, "refit" in sweep.model_fields_set)
 
     def build_solver(self) -> Solver:
         """Return the solver these keys declare."""
@@ -253,8 +294,10 @@ class Experiment(Section):
                 del plain["cluster"][key]
         if self.sweep is not None:
             plain["sweep"] = {key: value for key, value in plain["sweep"].items() if value not in ({}, [])}
-            plain["sweep"]["refit"] = self.sweep.refit or False
-        return plain
+            plain["sweep"]["refit"] = self.refit or False
+        if self.data.label is None:
+            plain["data"]["label"] = None
+        return {key: value for key, value in plain.items() if key not in foreign_keys(self.task)}
 
     def to_yaml(self) -> str:
         """Return the resolved configuration as YAML, `${ENV}` as written, secrets hidden."""
@@ -265,7 +308,10 @@ class Experiment(Section):
 
         Sources count by their path; the bytes behind it are the dataset's fingerprint.
         """
-        plain = self.model_dump(by_alias=True, exclude={"name", "store", "cluster", "cache"})
+        other = {"name", "store", "cluster", "cache", *foreign_keys(self.task)}
+        plain = self.model_dump(by_alias=True, exclude=other)
+        if plain["sweep"] is not None:
+            plain["sweep"]["refit"] = self.refit
         plain["solver"].pop("time_limit", None)
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
@@ -284,39 +330,8 @@ class Experiment(Section):
         base = self._to_dict()
         del base["sweep"]
         if self.fold_column is not None:
-            base["sweep"] = {"folds": self.sweep.folds}
-        return [(params, _point(base, params)) for params in _combinations(self.sweep)]
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON in which equal configurations are equal text: sorted keys, every number a float."""
-
-    def plain(item: Any) -> Any:
-        if isinstance(item, Mapping):
-            return sorted(([_tagged(key), plain(part)] for key, part in item.items()), key=json.dumps)
-        if isinstance(item, list | tuple):
-            return [plain(part) for part in item]
-        return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
-
-    return json.dumps(plain(value))
-
-
-def _tagged(key: Any) -> Any:
-    """Tell the label 1 from the label '1'."""
-    return key if isinstance(key, str) else [type(key).__name__, key]
-
-
-# ---- sweeps -----------------------------------------------------------------------------------------------------
-NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed")
-
-
-def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
-    """Yield each point's parameters."""
-    if sweep.grid or not sweep.list_:
-        keys = sorted(sweep.grid)
-        for values in itertools.product(*(sweep.grid[key] for key in keys)):
-            yield dict(zip(keys, values, strict=True))
-    yield from sweep.list_
+            base["sweep"] = {"folds": self.sweep.folds, "refit": self.refit or False}
+        return [(params, _point(base, params)) for params in combinations(self.sweep.grid, self.sweep.list_)]
 
 
 def _point(base: Mapping[str, Any], params: Mapping[str, Any]) -> Experiment:

@@ -1,4 +1,4 @@
-"""Labels and decision values of a source, in blocks, to CSV, Parquet or JSON; accuracy where labels are there.
+"""What a model says of a source, in blocks, to CSV, Parquet or JSON; scores where targets are there.
 
 All on this host, however large the source: a model names no cluster, and rows that one reader streams could reach
 workers only through the scheduler. Memory is that of a block, and threads keep every core busy: local worker processes
@@ -14,31 +14,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.schema import Data
 from pipeline.model.stored import StoredModel, load_model
-from pipeline.rows.labels import LabelCodes
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
-from svmcore.multiclass import vote
 
 __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
-
-SHOWN_LABELS = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """One block: codes (n,), decision values (n, k), the true codes (n,) or None, and labels that have no code.
+    """One block: what is said (n,): labels, values or sides; decision values (n, k); targets (n,) as read, or None."""
 
-    A row whose label the training data does not have is predicted as any other; its true code is -1.
-    """
-
-    codes: Any
+    said: Any
     decision: Any
-    true: Any
-    unknown: Sequence[Any] = ()
+    y: Any
 
 
 def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
@@ -51,16 +45,9 @@ def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
     """
     config = Data(**stored.metadata["config"]["data"]).model_copy(update={"source": url})
     source = open_source(url, config, base=stored.metadata.get("base"), n_features=stored.metadata["n_features"])
-    text = format_of(url) in ("csv", "libsvm")
     for block in source.blocks():
         decision = stored.decision_function(block.X)
-        true: Any = None
-        unknown: list[Any] = []
-        if block.y is not None:
-            labels = LabelCodes(text)
-            labels.append(block.y)
-            true, unknown = labels.resolve_known(stored.classes)
-        yield Predictions(vote(decision, len(stored.classes), stored.model.scheme), decision, true, unknown)
+        yield Predictions(stored.kind.predicted(stored.model, decision), decision, block.y)
 
 
 def predict_to_file(
@@ -71,34 +58,29 @@ def predict_to_file(
     Returns
     -------
     dict
-        `model`, `source`, `output`, `n`, `accuracy` (of the rows with a label of the training data; None without
-        any), `n_unknown` rows with another label, which `unknown_labels` lists, `classes`; without an output also
-        `labels` and `decision`.
+        `model`, `source`, `output`, `task`, `n`, the scores of its kind; without an output also `labels` (or `values`)
+        and `decision`. Of classes: `accuracy` (of the rows with a label of the training data; None without any),
+        `n_unknown` rows with another label, which `unknown_labels` lists, `classes`. Of values: `r2`, `mae`, `rmse`,
+        `max_error`. Of novelty: `rejected`, `roc_auc`.
     """
     writer = _writer(output)
     stored = load_model(path)
-    right = n = labelled = strange = 0
-    unknown: dict[Any, None] = {}
-    tell = progress or silent
+    n, tell = 0, progress or silent
+    text = format_of(url) in ("csv", "libsvm")
+    tally = stored.kind.tally(url, text, stored.classes, stored.model.scheme)
     with writer(stored, output) as sink:
         for part in predict(stored, url):
             sink.write(part)
-            n += len(part.codes)
-            if part.true is not None:
-                known = int((part.true >= 0).sum())
-                labelled, strange = labelled + known, strange + len(part.codes) - known
-                unknown |= dict.fromkeys(part.unknown[: SHOWN_LABELS - len(unknown)])
-                right += int((part.true == part.codes).sum())
+            tally.add(part.y, part.decision)
+            n += len(part.said)
             tell("predict", n, 0)
     return {
         "model": stored.path,
         "source": url,
         "output": None if output is None else str(Path(output).absolute()),
+        "task": stored.model.machine,
         "n": n,
-        "accuracy": right / labelled if labelled else None,
-        "n_unknown": strange,
-        "unknown_labels": list(unknown),
-        "classes": stored.classes,
+        **tally.record(),
         **sink.collected,
     }
 
@@ -111,7 +93,9 @@ class _Sink(Protocol):
 
 
 def _columns(stored: StoredModel) -> list[str]:
-    """Names of the decision columns: one for two classes, else one for each class or pair."""
+    """Names of the decision columns: none of values, one for two classes, else one for each class or pair."""
+    if stored.kind.answers == "values":  # they are what is said
+        return []
     entries = stored.metadata["per_class"]
     if len(entries) == 1:
         return ["decision"]
@@ -122,18 +106,22 @@ def _listed(label: Any) -> Sequence[Any]:
     return label if isinstance(label, list) else [label]
 
 
-@contextlib.contextmanager
-def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
-    class Collected:
-        collected: dict[str, Any] = {"labels": [], "decision": []}
+class _Collected:
+    """Everything in memory."""
 
-        def write(self, part: Predictions) -> None:
-            self.collected["labels"] += [stored.classes[code] for code in part.codes]
+    def __init__(self, stored: StoredModel) -> None:
+        self.name = f"{stored.kind.column}s"
+        self.collected: dict[str, Any] = {self.name: []} | ({"decision": []} if _columns(stored) else {})
+
+    def write(self, part: Predictions) -> None:
+        self.collected[self.name] += part.said.tolist()
+        if "decision" in self.collected:
             self.collected["decision"] += part.decision.tolist()
 
-    sink = Collected()
-    sink.collected = {"labels": [], "decision": []}
-    yield sink
+
+@contextlib.contextmanager
+def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
+    yield _Collected(stored)
 
 
 @contextlib.contextmanager
@@ -156,15 +144,16 @@ class _CsvSink:
     collected: dict[str, Any] = {}
 
     def __init__(self, file: Any, stored: StoredModel) -> None:
-        self.rows, self.classes = csv.writer(file, lineterminator="\n"), stored.classes
-        self.header = ["label", *_columns(stored)]
+        self.rows = csv.writer(file, lineterminator="\n")
+        self.columns = _columns(stored)
+        self.header = [stored.kind.column, *self.columns]
 
     def write(self, part: Predictions) -> None:
         if self.header:
             self.rows.writerow(self.header)
             self.header = []
-        labels = (self.classes[code] for code in part.codes)
-        self.rows.writerows([label, *values] for label, values in zip(labels, part.decision.tolist(), strict=True))
+        values = part.decision[:, : len(self.columns)].tolist()
+        self.rows.writerows([said, *rest] for said, rest in zip(part.said.tolist(), values, strict=True))
 
 
 @contextlib.contextmanager
@@ -173,14 +162,14 @@ def _parquet(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
     from pyarrow import parquet
 
     names = _columns(stored)
-    labels = pa.array(stored.classes)
-    schema = pa.schema([("label", labels.type), *((name, pa.float64()) for name in names)])
+    kind = pa.array(stored.kind.predicted(stored.model, np.zeros((1, len(stored.model.bias)))).tolist()).type
+    schema = pa.schema([(stored.kind.column, kind), *((name, pa.float64()) for name in names)])
 
     class ParquetSink:
         collected: dict[str, Any] = {}
 
         def write(self, part: Predictions) -> None:
-            columns = [labels.take(pa.array(part.codes)), *(pa.array(column) for column in part.decision.T)]
+            columns = [pa.array(part.said.tolist(), kind), *map(pa.array, part.decision.T[: len(names)])]
             file.write_table(pa.table(columns, schema=schema))
 
     with writing(Path(output)) as partial, parquet.ParquetWriter(partial, schema) as file:

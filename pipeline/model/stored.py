@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.config.values import expand, is_url
+from pipeline.kinds import Kind, kind_of
+from pipeline.kinds.labels import label_array
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.sources.streams import check_expansion
 from pipeline.storage.base import Store
@@ -26,6 +28,7 @@ from pipeline.storage.runs import open_store, run_id
 from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
+from svmcore.tasks import Task
 
 __all__ = [
     "FORMAT",
@@ -44,7 +47,7 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 3  # 2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself
+FORMAT = 4  # 2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself. 4: machines
 MANIFEST = "manifest.json"
 OWNER = "owner"  # this account's mark on the manifest
 SIGNATURE = "model.sig"
@@ -68,7 +71,7 @@ class StoredModel:
     Attributes
     ----------
     model
-        Classifier of scaled rows.
+        Of scaled rows.
     scaling
         What the training rows went through; `predict` applies it.
     metadata
@@ -87,15 +90,20 @@ class StoredModel:
 
     @property
     def classes(self) -> list[Any]:
-        """Labels as they were in the data, in the order of their codes."""
+        """Labels as they were in the data, in the order of their codes; none of values."""
         return list(self.metadata["classes"])
+
+    @property
+    def kind(self) -> Kind:
+        """What it tells."""
+        return kind_of(self.model.machine)
 
     def decision_function(self, X: Any) -> Any:
         """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]."""
         return self.model.decision_function(self.scaling.apply(_rows(X)))
 
     def predict(self, X: Any) -> Any:
-        """Labels (n,) of raw rows, with the types they had in the data."""
+        """Labels (n,) of raw rows, with the types they had in the data; values; or 1 inside and -1 outside."""
         return self.model.predict(self.scaling.apply(_rows(X)))
 
 
@@ -127,8 +135,9 @@ def save_model(
             **metadata,
             "format": FORMAT,
             "kernel": model.kernel.spec(),
-            "classes": _plain(model.classes),
+            "classes": metadata.get("classes", _plain(model.classes)),
             "multiclass": model.scheme,
+            "machine": model.machine,
             "scaling": scaling.kind,
             "shape": list(model.support_vectors.shape),
             "sparse": not isinstance(model.support_vectors, np.ndarray),
@@ -291,13 +300,15 @@ def _opened(folder: Path) -> StoredModel:
     group = zarr.open_group(str(folder), mode="r", zarr_format=3)
     metadata = dict(group.attrs)
     read = functools.partial(_read_array, folder, group)
+    machine = metadata.get("machine", "svc")  # the only one before there was a choice
     model = Model(
         kernel=Kernel.create(metadata["kernel"]),
         support_vectors=_rows_from_arrays(read, metadata),
         coef=read("coef"),
         bias=read("bias"),
-        classes=label_array(metadata["classes"]),
+        classes=label_array(metadata["classes"] if Task.named(machine).answers == "labels" else []),
         scheme=metadata["multiclass"],
+        machine=machine,
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
     _check_shapes(model, scaling, metadata)
@@ -334,13 +345,3 @@ def _rows_from_arrays(read: Any, metadata: Mapping[str, Any]) -> Any:
     from scipy import sparse
 
     return sparse.csr_matrix((read("sv_data"), read("sv_indices"), read("sv_indptr")), shape=metadata["shape"])
-
-
-def label_array(classes: Any) -> Any:
-    """Labels as an array of one type where they have one: integers, floats, booleans or strings.
-
-    >>> label_array([0, 1]).dtype.kind, label_array(["a", "b"]).dtype.kind, label_array([1, "b"]).dtype.kind
-    ('i', 'U', 'O')
-    """
-    kinds = {type(value) for value in classes}
-    return np.asarray(classes) if len(kinds) == 1 else np.array(list(classes), dtype=object)

@@ -32,7 +32,10 @@ def publish(
     """
     data = trained.part.data if trained else batch.parts[0].data
     if trained is None:
-        write_json(session.folder / "evaluation.json", {"classes": data.classes, "tol": session.exp.tol})
+        write_json(
+            session.folder / "evaluation.json",
+            {"task": session.exp.task, "classes": data.classes, "tol": session.exp.tol},
+        )
     fingerprint = sha256_of_json([session.exp.fingerprint(), data.fingerprint])
     base = f"{session.exp.name}/{run_id(fingerprint)}"
     (session.folder / "config.yaml").write_text(session.exp.to_yaml(), encoding="utf-8")
@@ -60,8 +63,7 @@ def _record(
         "n_test": data.n_test,
         "n_features": data.n_features,
         "classes": data.classes,
-        "accuracy": trained.accuracy if trained else None,
-        "train_accuracy": trained.train_accuracy if trained else None,
+        **_scored(session, trained),
         "n_support": trained.n_support if trained else None,
         "relative_gap": metrics.worst([one["relative_gap"] for one in every]),
         "kkt_gap": metrics.worst([one["kkt_gap"] for one in every]),
@@ -73,6 +75,19 @@ def _record(
         "plan": _plan(session, trained, points),
         "blocks": {"total": counts.blocks, "reused": counts.blocks_reused},
         "problems": {"total": counts.problems, "reused": counts.problems_reused},
+    }
+
+
+def _scored(session: Session, trained: Trained | None) -> dict[str, Any]:
+    """The scores that were asked for, and accuracy by itself."""
+    scores = trained.scores if trained else {}
+    test, train = scores.get("test") or {}, scores.get("train") or {}
+    return {
+        "task": session.exp.task,
+        "accuracy": test.get("accuracy"),
+        "train_accuracy": train.get("accuracy"),
+        "scored_by": session.exp.scores[0],
+        "scores": scores or None,
     }
 
 

@@ -42,14 +42,14 @@ class Columns:
         self,
         source: Source,
         names: Sequence[str],
-        label: int | str,
+        label: int | str | None,
         fold: int | str | None = None,
         n_features: int | None = None,
     ) -> None:
         fold_at = None if fold is None else self._optional_fold(source, names, fold, n_features)
         rest = len(names) - (fold_at is not None)
         bare = n_features is not None and rest == n_features  # rows to predict, without labels
-        self.label = None if bare else locate_column(source, label, names, "label")
+        self.label = None if bare or label is None else locate_column(source, label, names, "label")
         self.fold = fold_at
         if self.label is not None and self.label == self.fold:
             raise source.fail(f"the column {names[self.label]!r} cannot be both label and fold")
@@ -77,7 +77,7 @@ class CsvSource(Source):
     def __init__(
         self,
         url: str,
-        label: int | str = -1,
+        label: int | str | None = -1,
         header: bool | None = None,
         delimiter: str | None = None,
         fold: int | str | None = None,
@@ -123,7 +123,9 @@ class CsvSource(Source):
         self.width = len(table[0])
         named = isinstance(label, str)
         first = [cell.strip() for cell in table[0]]
-        self.header = header if header is not None else named or _detect_header(table, int(label) if not named else -1)
+        self.header = (
+            header if header is not None else named or _detect_header(table, label if isinstance(label, int) else -1)
+        )
         if named and not self.header:
             raise self.fail(f"label {label!r} is a name, but data.header is false; give the label's position")
         names = first if self.header else [str(j) for j in range(self.width)]

@@ -76,7 +76,7 @@ def open_source(
         raise InputError(f"{url}: no such folder")
     if kind == "sklearn":
         return BundledSource(url, n_features)
-    return NpzSource(url, n_features) if kind == "npz" else ZarrSource(url, n_features)
+    return (NpzSource if kind == "npz" else ZarrSource)(url, n_features, labelled=data.label is not None)
 
 
 def check_sources(exp: Experiment) -> None:

@@ -17,7 +17,7 @@ class ParquetSource(Source):
     """Rows of a Parquet file; `label` and `fold` by name or position."""
 
     def __init__(
-        self, url: str, label: int | str = -1, fold: int | str | None = None, n_features: int | None = None
+        self, url: str, label: int | str | None = -1, fold: int | str | None = None, n_features: int | None = None
     ) -> None:
         super().__init__(url)
         self._given = (label, fold, n_features)

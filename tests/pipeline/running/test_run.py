@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from pipeline import load_model, run
-from pipeline.model.evaluation import roc
+from pipeline.kinds.evaluation import roc
 from svmcore.errors import InputError, SVMError
 
 CONTRACT = {
