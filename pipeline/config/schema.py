@@ -36,9 +36,9 @@ from pipeline.config.values import (
 )
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
-from svmcore.losses import Hinge, SquaredHinge
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
+from svmcore.tasks.losses import Hinge, SquaredHinge
 
 __all__ = ["NOT_SWEPT", "Cache", "Cluster", "Data", "Experiment", "Sweep", "Tls", "canonical_json"]
 
