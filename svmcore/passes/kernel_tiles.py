@@ -24,7 +24,7 @@ from svmcore.points.byte_products import (
 __all__ = ["GRAIN", "Blocks", "Distances", "Products", "Tiles"]
 
 GRAIN = 8 * COLUMNS  # rows of a range: whole tiles of byte products
-ROWS, WIDTH = 192, 768  # of a tile of numbers: 1.2 MB of float64
+ROWS, WIDTH = 384, 512  # of a tile of numbers: 1.6 MB of float64
 
 
 class Tiles(ABC):
