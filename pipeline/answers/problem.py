@@ -23,7 +23,7 @@ from pipeline.rows.dataset import open_dataset
 from pipeline.rows.folds import plain_folds, stratified_folds
 from svmcore.errors import InvalidProblem
 from svmcore.kernels import Kernel
-from svmcore.multiclass import Target
+from svmcore.model import Target
 from svmcore.qp import SignedQP
 from svmcore.sources import ResidentGram, Source
 from svmcore.tasks import Task

@@ -39,10 +39,10 @@ from pipeline.config.values import (
 from pipeline.kinds import Kind, kind_of
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
-from svmcore.losses import Hinge, SquaredHinge
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
 from svmcore.tasks import Task
+from svmcore.tasks.losses import Hinge, SquaredHinge
 
 __all__ = ["Cache", "Cluster", "Data", "Experiment", "Sweep", "Tls"]
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore.errors import InputError
-from svmcore.model import Model
-from svmcore.multiclass import Target
+from svmcore.model import Model, Target
 from svmcore.tasks.base import Answers
 
 __all__ = ["Kind", "Tally", "Targets"]

@@ -10,8 +10,7 @@ from pipeline.kinds import evaluation
 from pipeline.kinds.base import Kind, Tally, repeated
 from pipeline.kinds.labels import Label, LabelCodes, missing_marker
 from svmcore.errors import InputError
-from svmcore.model import Model
-from svmcore.multiclass import Target, targets, vote
+from svmcore.model import Model, Target, targets, vote
 from svmcore.tasks.base import Answers
 
 __all__ = ["Classification"]

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from pipeline.kinds.base import Kind, Tally, repeated
 from svmcore.errors import InputError
-from svmcore.model import Model
-from svmcore.multiclass import Target
+from svmcore.model import Model, Target
 from svmcore.tasks.base import Answers
 
 __all__ = ["Regression", "Values"]

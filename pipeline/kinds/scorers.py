@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, Regressor
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from svmcore.errors import did_you_mean
-from svmcore.multiclass import vote
+from svmcore.model import vote
 from svmcore.points import Floats
 
 __all__ = ["VALUES", "Classifier", "Detector", "Regressor", "fault", "scores_of"]

@@ -19,8 +19,8 @@ from pipeline.layout.parts import Part, bundles
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
 from pipeline.rows import dataset as datasets
-from svmcore._threads import n_threads
 from svmcore.errors import MemoryLimit
+from svmcore.runtime.threads import n_threads
 from svmcore.solvers.smo import SMO
 
 __all__ = ["fitting", "forecast"]

@@ -14,10 +14,10 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask
 from pipeline.layout.rates import Rates
-from svmcore._threads import one_blas_thread
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.monitor import Monitor
+from svmcore.runtime.threads import one_blas_thread
 from svmcore.solvers import Solver
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
 

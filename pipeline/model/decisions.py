@@ -21,9 +21,9 @@ from pipeline.answers.result import read_result
 from pipeline.compute.workers import Workers
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
-from svmcore._threads import split_range
 from svmcore.errors import InputError
 from svmcore.model import Model
+from svmcore.runtime.threads import split_range
 
 __all__ = ["Recipe", "decide_test_rows"]
 
