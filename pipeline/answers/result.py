@@ -129,9 +129,10 @@ def coefficients(result: ProblemResult, rows: Floats) -> Floats:
 
 def doubled(result: ProblemResult) -> list[list[float]]:
     """[row, amount] of each row whose two variables are both not 0: what its coefficient does not tell."""
-    rows, counts = np.unique(result.rows, return_counts=True)
-    both = rows[counts > 1]
-    return [[int(row), float(np.abs(result.beta[result.rows == row]).min())] for row in both]
+    rows, at, counts = np.unique(result.rows, return_inverse=True, return_counts=True)
+    least = np.full(len(rows), np.inf)
+    np.minimum.at(least, at, np.abs(result.beta))
+    return [[int(row), float(amount)] for row, amount in zip(rows[counts > 1], least[counts > 1], strict=True)]
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:

@@ -125,8 +125,10 @@ class Kind(ABC):
         """
         for name in names:
             if name not in self.scores and (fault := self._fault(name, n_classes, scheme)):
+                of = f" of {n_classes} classes" if n_classes > 2 else ""
+                known = [one for one in self.examples if one in self.scores or not self._fault(one, n_classes, scheme)]
                 raise InputError(
-                    f"scoring {name!r} is not for task {task} ({fault}); accepted: {', '.join(self.examples)} and "
+                    f"scoring {name!r} is not for task {task}{of} ({fault}); accepted: {', '.join(known)} and "
                     "others of sklearn.metrics.get_scorer_names()"
                 )
 

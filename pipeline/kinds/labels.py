@@ -166,4 +166,4 @@ def label_array(classes: Any) -> Any:
     ('i', 'U', 'O')
     """
     kinds = {type(value) for value in classes}
-    return np.asarray(classes) if len(kinds) == 1 else np.array(list(classes), dtype=object)
+    return np.asarray(classes) if len(kinds) <= 1 else np.array(list(classes), dtype=object)

@@ -116,7 +116,7 @@ class Novelty(Kind):
                 "edges": edges.tolist(),
                 "counts": {side: heights.tolist() for side, heights in counted.items()},
             },
-            "furthest": [_listed(dataset, int(row), codes, f, weights) for row in first],
+            "furthest": _ranking(dataset, first, codes, f, counts),
         }
 
     def score_slack(
@@ -131,11 +131,16 @@ class Novelty(Kind):
         return _Outside(text, classes)
 
 
-def _listed(dataset: Any, row: int, codes: Any, f: Any, weights: Any) -> dict[str, Any]:
-    """One row of the ranking."""
-    code = int(codes[row])
-    label = dataset.classes[code] if dataset.classes and code >= 0 else None
-    return {"row": row, "score": float(f[row]), "label": label, "copies": int(weights[row])}
+def _ranking(dataset: Any, rows: Any, codes: Any, f: Any, counts: Any) -> list[dict[str, Any]]:
+    """Place, decision value, label and copies of rows: of test rows, or with `counts` of merged training rows."""
+    places = np.arange(len(f))
+    if counts is not None:
+        inverse = dataset.inverse()
+        places[inverse[::-1]] = np.arange(len(inverse))[::-1]  # of copies the first
+    labels = [dataset.classes[code] if dataset.classes and code >= 0 else None for code in codes[rows].tolist()]
+    copies = np.ones(len(f), int) if counts is None else counts
+    found = zip(places[rows].tolist(), f[rows].tolist(), labels, copies[rows].tolist(), strict=True)
+    return [dict(zip(("row", "score", "label", "copies"), entry, strict=True)) for entry in found]
 
 
 class _Outside:

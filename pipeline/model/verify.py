@@ -178,9 +178,11 @@ def _variables(qp: SignedQP, beta: Floats, doubled: Sequence[Sequence[float]]) -
 
     `doubled` are rows, with amounts, whose two variables were both not 0.
     """
+    amounts = np.zeros(qp.source.n)
     for row, amount in doubled:
-        beta = beta + np.where(qp.rows_of(np.arange(qp.m)) == row, np.where(qp.hi > 0, amount, -amount), 0.0)
-    return qp.snapped(beta)
+        amounts[int(row)] = amount
+    both = qp.at_variables(amounts)
+    return qp.snapped(beta + np.where(qp.hi > 0, both, -both) if len(doubled) else beta)
 
 
 def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:
