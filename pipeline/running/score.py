@@ -88,7 +88,7 @@ def score(session: Session, batch: Batch) -> Trained:
             per_class=per_class,
         )
         metadata = _provenance(session, part.data, tasks, trained)
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata)
+        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
 
 
