@@ -22,7 +22,7 @@ from pipeline.rows.row_files import as_dense
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
-from svmcore.multiclass import vote
+from svmcore.model import vote
 
 __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
 

@@ -1,7 +1,7 @@
 """The dataset of a run: merged, scaled training rows and test rows in zarr, ready to be mapped by many workers.
 
 `ingest` finds a dataset by what it is made from, or makes it (`rows.ingest`); `open_dataset` opens one by path, as
-workers do. Identical (x, label) training rows are one row with a count, in the canonical order of `svmcore.rows`.
+workers do. Identical (x, label) training rows are one row with a count, in the canonical order of `svmcore.points`.
 """
 
 import contextlib

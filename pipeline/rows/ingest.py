@@ -3,7 +3,7 @@
 1. `_stage`: rows to plain files in float64, labels to codes.
 2. `_statistics`: which rows train and which test (`rows.split`), column statistics of the training rows, scaling.
 3. `_merge`: scaled training rows to buckets by the top bits of their content hash; each bucket merged and appended.
-   Hashes order the rows, so bucket after bucket is the order of `svmcore.rows.merge_rows` on all rows at once.
+   Hashes order the rows, so bucket after bucket is the order of `svmcore.points.merge_rows` on all rows at once.
 """
 
 import shutil
@@ -28,7 +28,7 @@ from pipeline.rows.split import Split, choose_rows
 from pipeline.storage.files import sha256_of_json
 from pipeline.storage.sealed import building, seal
 from svmcore.errors import InputError
-from svmcore.rows import merge_rows, row_hash
+from svmcore.points.identical import merge_rows, row_hash
 
 __all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
 

@@ -17,7 +17,7 @@ from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
-from svmcore.multiclass import Target
+from svmcore.model import Target
 
 __all__ = ["Trained", "names_of", "score", "scorers"]
 

@@ -248,7 +248,7 @@ def _factor(graph: _Graph, kernel: Conformal, x2: str) -> str:
 
 
 def _labels(graph: _Graph, model: Model, decision: str) -> None:
-    """Output `label` (n,): the sign, the largest, or the most pairwise wins, as `svmcore.multiclass.vote`."""
+    """Output `label` (n,): the sign, the largest, or the most pairwise wins, as `svmcore.model.vote`."""
     n = len(model.classes)
     if n > 2 and model.scheme == "ovr":
         scores = decision

@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from svmcore._numba import njit
-from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Points
+from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
