@@ -28,7 +28,8 @@ class Copies:
     @functools.cached_property
     def C(self) -> Floats:
         """C_i (m,) of the distinct rows."""
-        return self.cost[self.distinct.codes] * self.distinct.total
+        total, cost = self.distinct.total, self.cost[self.distinct.codes]
+        return np.multiply(cost, total, out=np.zeros(len(total)), where=total > 0)  # an infinite C of rows left out
 
     def bounds(self, copies: Floats) -> Floats:
         """C_i of the original rows at the places `copies` among those kept."""

@@ -1,6 +1,6 @@
 """The whole kernel matrix in memory: given, mapped, or computed, each symmetric pair of tiles once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,13 +8,13 @@ import numpy as np
 from svmcore._numba import njit
 from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
-from svmcore.kernels.base import Kernel
+from svmcore.kernels.base import Kernel, blocks
 from svmcore.points import Floats, Points
 from svmcore.sources.base import Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 
-__all__ = ["ResidentGram", "fill_gram", "resident_gram"]
+__all__ = ["ResidentGram", "fill_grams", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
 SQUARE = 16  # side of what is turned at once
@@ -112,38 +112,48 @@ def resident_gram(source: ComputedColumns, stop: Callable[[], bool] | None = Non
            [2., 4.]])
     """
     K = np.empty((source.n, source.n), source.dtype)
-    return ResidentGram(K, source) if fill_gram(source.kernel, source.points, K, stop) else None
+    return ResidentGram(K, source) if fill_grams([source.kernel], source.points, [K], stop) else None
 
 
-def fill_gram(kernel: Kernel, points: Points, K: Floats, stop: Callable[[], bool] | None = None) -> bool:
-    """K of prepared rows into `K` (n, n), which may be part of a larger matrix; False if stopped before the end."""
+def fill_grams(
+    kernels: Sequence[Kernel], points: Points, outs: Sequence[Floats], stop: Callable[[], bool] | None = None
+) -> bool:
+    """K of prepared rows under each kernel into `outs` (n, n) of one type, which may be parts of larger matrices.
+
+    All kernels share the inner products. False if stopped before the end.
+    """
     n = len(points)
     edges = list(range(0, n, TILE))
     tiles = [(i, j) for i in edges for j in edges if j >= i]
     stopped: list[bool] = []
 
     def part(start: int, end: int) -> None:
-        scratch = np.empty((min(TILE, n), min(TILE, n)), K.dtype)
+        scratch = [np.empty((min(TILE, n), min(TILE, n)), outs[0].dtype) for _ in outs]
         for i, j in tiles[start:end]:
             if stop is not None and stop():
                 stopped.append(True)
                 return
-            _fill_pair(kernel, points, i, j, K, scratch)
+            _fill_pair(kernels, points, i, j, outs, scratch)
 
     split_range(len(tiles), part)
     return not stopped
 
 
-def _fill_pair(kernel: Kernel, points: Points, i: int, j: int, K: Floats, scratch: Floats) -> None:
+def _fill_pair(
+    kernels: Sequence[Kernel], points: Points, i: int, j: int, outs: Sequence[Floats], scratch: Sequence[Floats]
+) -> None:
     """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
     left, right = points.rows(i, min(i + TILE, len(points))), points.rows(j, min(j + TILE, len(points)))
-    tile = scratch.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right))
+    tiles = [memory.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right)) for memory in scratch]
     half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
     for lo, hi in ((0, half), (half, len(left))):
-        if hi > lo:
-            kernel.block(left.rows(lo, hi), right, tile[lo:hi])
-    K[i : i + len(left), j : j + len(right)] = tile
-    _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
+        if hi > lo and len(kernels) == 1:
+            kernels[0].block(left.rows(lo, hi), right, tiles[0][lo:hi])
+        elif hi > lo:
+            blocks(kernels, left.rows(lo, hi), right, [tile[lo:hi] for tile in tiles])
+    for K, tile in zip(outs, tiles, strict=True):
+        K[i : i + len(left), j : j + len(right)] = tile
+        _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
 
 
 @njit
