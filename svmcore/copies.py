@@ -45,8 +45,9 @@ class Copies:
             return np.zeros(len(self.C))
         bounds = self.bounds(order).astype(np.longdouble)
         firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
+        lost, trained = np.zeros(len(self.C)), inverse[order[firsts]]
         with np.errstate(invalid="ignore"):  # of infinite bounds
-            lost = np.abs(np.add.reduceat(bounds, firsts) - self.C).astype(np.float64)
+            lost[trained] = np.abs(np.add.reduceat(bounds, firsts) - self.C[trained])
         return np.nan_to_num(lost, nan=0.0)
 
     def judged(self, qp: SignedQP, rows: Floats, solution: Solution, tol: float) -> Solution:

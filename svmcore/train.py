@@ -100,6 +100,7 @@ def train(
     if start is not None:
         work.start = distinct.at_distinct(start)
     try:
+        work.open()
         work.solve()
     finally:
         give_back()
@@ -139,14 +140,15 @@ def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
 
 
 class Work:
-    """The programs of one training set and the source of K they share; by default one of their own.
+    """The programs of one training set and the source of K they share: `open` makes one, or one is given.
 
-    Distinct rows of weight 0 are left out: a given source may serve more rows than are trained on.
+    Distinct rows of weight 0 are left out: a source may serve more rows than are trained on.
     """
 
-    def __init__(
-        self, recipe: Recipe, distinct: Distinct, classes: Floats, control: Control, source: Source | None = None
-    ) -> None:
+    source: Source | PairGrams
+    plan: Plan
+
+    def __init__(self, recipe: Recipe, distinct: Distinct, classes: Floats, control: Control) -> None:
         self.recipe, self.distinct, self.goals = recipe, distinct, _goals(recipe, distinct, classes)
         self.classes, self.control = classes, control
         self.start: Floats | None = None  # (k, m)
@@ -161,7 +163,6 @@ class Work:
         self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
         self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]
         self.sigmoids = np.zeros((len(self.goals), 2))
-        self.plan, self.source = self._open() if source is None else ("resident", source)
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
@@ -189,6 +190,10 @@ class Work:
             return f"class {self.classes[goal.positive]!s} against the rest"
         return f"classes {self.classes[goal.negative]!s} and {self.classes[goal.positive]!s}"
 
+    def open(self) -> None:
+        """Choose how K is served, and begin."""
+        self.plan, self.source = self._open()
+
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
@@ -212,8 +217,8 @@ class Work:
         return CachedColumns(computed, limit, None, scratch)
 
     def _computed(self, rows: Rows) -> ComputedColumns:
-        """K of the rows, centred where all sums are 0, so that it is the same program."""
-        kernel = self.recipe.kernel.centred() if self.recipe.task.can_centre else self.recipe.kernel
+        """K of the rows, in columns."""
+        kernel = self.recipe.served
         points = kernel.prepare_gram(rows, self.dtype)
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
@@ -282,7 +287,7 @@ class Work:
     def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
         rows = self.rows(k)
-        if self.pairs and isinstance(self.source, ResidentGram):
+        if self.pairs and isinstance(self.source, Source):
             return self.source.take(rows)
         if not isinstance(self.source, PairGrams):
             return self.source

@@ -33,6 +33,8 @@ class ResidentGram(Source):
         and, for a linear kernel, the rows. Without it K itself is what is meant.
     psd
         Whether K is positive semi-definite; default what `rows` says, else True.
+    as_served
+        Take the values as they are for the K that is meant, though there are rows: proofs are of those values.
 
     >>> ResidentGram(np.eye(3, dtype=np.float32)).columns(np.array([1]))
     array([[0., 1., 0.]], dtype=float32)
@@ -41,7 +43,9 @@ class ResidentGram(Source):
     keeps: ClassVar[bool] = True
     can_take: ClassVar[bool] = True
 
-    def __init__(self, K: Floats, rows: ComputedColumns | None = None, psd: bool | None = None) -> None:
+    def __init__(
+        self, K: Floats, rows: ComputedColumns | None = None, psd: bool | None = None, as_served: bool = False
+    ) -> None:
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
             raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
         K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
@@ -49,7 +53,8 @@ class ResidentGram(Source):
         self.n, self.dtype = len(K), self.matrix.dtype
         self.rows = rows
         self.psd = psd if psd is not None else rows is None or rows.psd
-        self.exact = None if rows is None else rows.exact
+        self.as_served = as_served
+        self.exact = None if rows is None or as_served else rows.exact
         self.is_positive = rows is not None and rows.is_positive
 
     @property
@@ -77,7 +82,7 @@ class ResidentGram(Source):
     def take(self, rows: Floats) -> "ResidentGram":
         """K of the rows `rows` alone."""
         part = None if self.rows is None else self.rows.take(rows)
-        return ResidentGram(self.matrix[np.ix_(rows, rows)], part, self.psd)
+        return ResidentGram(self.matrix[np.ix_(rows, rows)], part, self.psd, self.as_served)
 
     def finer(self) -> Source | None:
         """K in float64: whole, or its columns in as many bytes as K takes."""
