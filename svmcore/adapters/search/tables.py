@@ -126,9 +126,11 @@ def _objection(estimator: Any, fit_params: dict[str, Any], watched: bool) -> str
 def _rows_key(estimator: Any, params: dict[str, Any]) -> Any:
     """Equal for candidates whose machines are given the same rows: parameters of other steps are the same objects."""
     machine, steps = machine_of(estimator)
-    last = "" if steps is None else estimator.steps[-1][0]
-    others = [(name, id(value)) for name, value in sorted(params.items()) if name.partition("__")[0] != last]
-    return machine._kernel_name == "precomputed", type(machine), others and last and tuple(others)  # type: ignore[union-attr]
+    alike = machine._kernel_name == "precomputed", type(machine)  # type: ignore[union-attr]
+    if steps is None:
+        return alike
+    last = estimator.steps[-1][0]
+    return *alike, *((name, id(params[name])) for name in sorted(params) if name.partition("__")[0] != last)
 
 
 # ---- their rows
