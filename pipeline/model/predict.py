@@ -10,15 +10,14 @@ import csv
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from pipeline.compute.progress import Progress, silent
-from pipeline.config.schema import Data
+from pipeline.config.sections import Data
 from pipeline.model.stored import StoredModel, load_model
+from pipeline.rows.row_files import as_dense
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
@@ -28,30 +27,40 @@ __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """One block: what is said (n,): labels, values or sides; decision values (n, k); targets (n,) as read, or None."""
+    """One block: what is said (n,): labels, values or sides; decision values (n, k); targets and ids (n,) or None."""
 
     said: Any
     decision: Any
     y: Any
+    id: Any = None
 
 
-def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
+def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterator[Predictions]:
     """Yield predictions of the rows at `url`, block by block.
+
+    Columns are found by name where both sides have names; `ignore_extra` leaves out those that the training data did
+    not have.
 
     Raises
     ------
     InputError
-        A source that cannot be read, or another number of features.
+        A source that cannot be read, a column that is missing or too many, or another number of features.
     """
     config = Data(**stored.metadata["config"]["data"]).model_copy(update={"source": url})
-    source = open_source(url, config, base=stored.metadata.get("base"), n_features=stored.metadata["n_features"])
+    schema = stored.schema.ignoring_extra() if ignore_extra else stored.schema
+    base, texts = stored.metadata.get("base"), schema.vocabularies()
+    source = open_source(url, config, base=base, n_features=schema.p, schema=schema, texts=texts)
     for block in source.blocks():
-        decision = stored.decision_function(block.X)
-        yield Predictions(stored.kind.predicted(stored.model, decision), decision, block.y)
+        decision = stored.decide(block.X if schema.is_plain else as_dense(block.X))
+        yield Predictions(stored.kind.predicted(stored.model, decision), decision, block.y, block.id)
 
 
 def predict_to_file(
-    path: str | Path, url: str, output: str | Path | None = None, progress: Progress | None = None
+    path: str | Path,
+    url: str,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+    ignore_extra: bool = False,
 ) -> dict[str, Any]:
     """Predict the rows at `url` with the model at `path` into `output` (.csv, .parquet or .json; None: collected).
 
@@ -59,9 +68,9 @@ def predict_to_file(
     -------
     dict
         `model`, `source`, `output`, `task`, `n`, the scores of its kind; without an output also `labels` (or `values`)
-        and `decision`. Of classes: `accuracy` (of the rows with a label of the training data; None without any),
-        `n_unknown` rows with another label, which `unknown_labels` lists, `classes`. Of values: `r2`, `mae`, `rmse`,
-        `max_error`. Of novelty: `rejected`, `roc_auc`.
+        and `decision`, and `ids` where the rows have the column of data.id. Of classes: `accuracy` (of the rows with a
+        label of the training data; None without any), `n_unknown` rows with another label, which `unknown_labels`
+        lists, `classes`. Of values: `r2`, `mae`, `rmse`, `max_error`. Of novelty: `rejected`, `roc_auc`.
     """
     writer = _writer(output)
     stored = load_model(path)
@@ -69,7 +78,7 @@ def predict_to_file(
     text = format_of(url) in ("csv", "libsvm")
     tally = stored.kind.tally(url, text, stored.classes, stored.model.scheme)
     with writer(stored, output) as sink:
-        for part in predict(stored, url):
+        for part in predict(stored, url, ignore_extra):
             sink.write(part)
             tally.add(part.y, part.decision)
             n += len(part.said)
@@ -102,6 +111,11 @@ def _columns(stored: StoredModel) -> list[str]:
     return ["decision_" + "_".join(map(str, _listed(entry["label"]))) for entry in entries]
 
 
+def _id_name(stored: StoredModel) -> str:
+    """What the column of ids is called."""
+    return str(stored.schema.roles.get("id", "id"))
+
+
 def _listed(label: Any) -> Sequence[Any]:
     return label if isinstance(label, list) else [label]
 
@@ -114,6 +128,8 @@ class _Collected:
         self.collected: dict[str, Any] = {self.name: []} | ({"decision": []} if _columns(stored) else {})
 
     def write(self, part: Predictions) -> None:
+        if part.id is not None:
+            self.collected.setdefault("ids", []).extend(part.id.tolist())
         self.collected[self.name] += part.said.tolist()
         if "decision" in self.collected:
             self.collected["decision"] += part.decision.tolist()
@@ -144,36 +160,45 @@ class _CsvSink:
     collected: dict[str, Any] = {}
 
     def __init__(self, file: Any, stored: StoredModel) -> None:
-        self.rows = csv.writer(file, lineterminator="\n")
-        self.columns = _columns(stored)
+        self.rows, self.columns = csv.writer(file, lineterminator="\n"), _columns(stored)
         self.header = [stored.kind.column, *self.columns]
+        self.id_name = _id_name(stored)
 
     def write(self, part: Predictions) -> None:
         if self.header:
-            self.rows.writerow(self.header)
+            self.rows.writerow(self.header if part.id is None else [self.id_name, *self.header])
             self.header = []
-        values = part.decision[:, : len(self.columns)].tolist()
-        self.rows.writerows([said, *rest] for said, rest in zip(part.said.tolist(), values, strict=True))
+        names = ([] for _ in part.said) if part.id is None else ([name] for name in part.id.tolist())
+        rows = zip(names, part.said.tolist(), part.decision[:, : len(self.columns)].tolist(), strict=True)
+        self.rows.writerows([*name, said, *values] for name, said, values in rows)
 
 
 @contextlib.contextmanager
 def _parquet(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
-    import pyarrow as pa
     from pyarrow import parquet
 
-    names = _columns(stored)
-    kind = pa.array(stored.kind.predicted(stored.model, np.zeros((1, len(stored.model.bias)))).tolist()).type
-    schema = pa.schema([(stored.kind.column, kind), *((name, pa.float64()) for name in names)])
+    with writing(Path(output)) as partial, contextlib.ExitStack() as stack:
+        yield _ParquetSink(lambda schema: stack.enter_context(parquet.ParquetWriter(partial, schema)), stored)
 
-    class ParquetSink:
-        collected: dict[str, Any] = {}
 
-        def write(self, part: Predictions) -> None:
-            columns = [pa.array(part.said.tolist(), kind), *map(pa.array, part.decision.T[: len(names)])]
-            file.write_table(pa.table(columns, schema=schema))
+class _ParquetSink:
+    """A file that begins with the first block, which tells the type of the ids."""
 
-    with writing(Path(output)) as partial, parquet.ParquetWriter(partial, schema) as file:
-        yield ParquetSink()
+    collected: dict[str, Any] = {}
+
+    def __init__(self, begin: Callable[[Any], Any], stored: StoredModel) -> None:
+        self.begin, self.stored = begin, stored
+        self.file: Any = None
+
+    def write(self, part: Predictions) -> None:
+        import pyarrow as pa
+
+        columns = {} if part.id is None else {_id_name(self.stored): pa.array(part.id)}
+        columns[self.stored.kind.column] = pa.array(part.said.tolist())
+        columns |= dict(zip(_columns(self.stored), map(pa.array, part.decision.T), strict=False))
+        table = pa.table(columns)
+        self.file = self.file or self.begin(table.schema)
+        self.file.write_table(table.cast(self.file.schema))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from pipeline.config import quantities
 from pipeline.config.values import is_url
 from pipeline.config.yaml12 import parse
 from pipeline.kinds import kind_of
-from pipeline.model.stored import check_parts, model_folder, run_folder
+from pipeline.model.parts import check_parts, model_folder, run_folder
 from pipeline.report import batch_figures, figures, formats, task_figures
 from pipeline.report.batch import Batch, batch_of, value_text
 from pipeline.report.tiles import tiles_of

@@ -20,6 +20,7 @@ from pipeline.kinds import KINDS, Kind
 from pipeline.kinds.labels import Label
 from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
 from pipeline.rows.scaling import Scaling
+from pipeline.rows.schema import Schema
 from pipeline.storage.base import Store
 from pipeline.storage.cache import claim
 from pipeline.storage.leases import again_if_lost
@@ -50,6 +51,8 @@ class Dataset:
         X.var() over all entries of the scaled original training rows.
     scaling
         What was done to the columns; `scaling.apply(raw)` does it to new rows.
+    schema
+        What the columns of the sources were before they were encoded and scaled.
     index_base
         The number of the first feature in LIBSVM text (0 or 1); None for other formats.
     """
@@ -68,6 +71,7 @@ class Dataset:
     dtype: np.dtype[Any]
     variance: float
     scaling: Scaling
+    schema: Schema
     index_base: int | None
     sealed: Sealed = field(repr=False)
 
@@ -140,8 +144,15 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         dtype=np.dtype(facts["dtype"]),
         kind=KINDS[facts.get("answers", "labels")],
         scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
+        schema=_schema(sealed),
         sealed=sealed,
     )
+
+
+def _schema(sealed: Sealed) -> Schema:
+    record, folder = sealed.manifest["schema"], sealed.path / "schema"
+    there = [name for name in ("fill", "least", "largest") if (folder / name).exists()]
+    return Schema.of(record, {name: sealed.read(f"schema/{name}") for name in there})
 
 
 def ingest(

@@ -79,7 +79,7 @@ def score(session: Session, batch: Batch) -> Trained:
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata)
+        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
 
 
