@@ -15,8 +15,8 @@ from pipeline import load_model, run
 from pipeline.answers.problem import fold_codes
 from pipeline.answers.result import find_result
 from pipeline.config.load import load_experiment
-from pipeline.model.predict import predict_to_file
 from pipeline.model.parts import write_manifest
+from pipeline.model.predict import predict_to_file
 from pipeline.model.verify import verify
 from pipeline.rows.dataset import open_dataset
 from pipeline.running.batch import lay_out
