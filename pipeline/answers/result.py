@@ -1,7 +1,9 @@
 """Answers on storage: what a solved problem leaves under `ROOT/problems/FINGERPRINT`, whole or not at all.
 
 An answer holds the support vectors' signed coefficients, the certificate, and what the next problem of a chain starts
-from. Finished answers are found again, and other machines may get them.
+from. Finished answers are found again, and other machines may get them. One that a time limit cut short has a place of
+its own, for runs with that limit alone; one that was stopped is not kept. So neither ever stands where a finished one
+was, or is taken for one.
 """
 
 import contextlib
@@ -36,7 +38,7 @@ __all__ = [
     "stored_decision",
 ]
 
-FINISHED = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE)
+FINISHED = frozenset(s.value for s in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +72,7 @@ ARRAYS = ("support", "beta", "residual")
 
 # --- writing --------------------------------------------------------------------------------------------------------
 def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> ProblemResult:
-    """Keep an answer; of a fold's decision values, those of the rows it holds out."""
+    """Keep an answer unless it was stopped; of a fold's decision values, those of the rows it holds out."""
     counts = training_counts(task)
     beta = np.asarray(solution.beta, np.float64)
     support = np.flatnonzero(beta)
@@ -93,11 +95,21 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         decision = decision[held_out_counts(task.dataset, task.fold) > 0]
     residual = solution.score + qp.ridge * beta
     arrays = {"support": support, "beta": beta[support], "residual": residual, "decision": decision}
-    data = _npz(arrays)
-    write_atomic(task.folder / "arrays.npz", data, durable=False)  # its sha256 tells, and it is solved again
-    record |= {"sha256": hashlib.sha256(data).hexdigest(), "task": dataclasses.asdict(task)}
-    write_atomic(task.folder / "result.json", json.dumps(record).encode(), durable=False)
+    if solution.status is not Status.STOPPED:
+        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(arrays))
     return _result(task.fingerprint, record, arrays)
+
+
+def _place(task: ProblemTask, status: str) -> Path:
+    """Folder of a finished answer, or of one that the task's time limit cut short."""
+    return task.folder if status in FINISHED else task.folder / f"limit-{task.solver['time_limit']:g}"
+
+
+def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
+    """Not flushed: the sha256 tells what a power cut took, and it is solved again."""
+    write_atomic(folder / "arrays.npz", data, durable=False)
+    record |= {"sha256": hashlib.sha256(data).hexdigest()}
+    write_atomic(folder / "result.json", json.dumps(record).encode(), durable=False)
 
 
 def _slack(task: ProblemTask, decision: Floats, counts: Floats) -> float:
@@ -131,11 +143,11 @@ def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool 
 
 
 def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:
-    """Return the finished answer of a task, or None if there is none, it was stopped early, or its bytes differ."""
+    """Return the finished answer of a task, or None if there is none or its bytes differ."""
     fingerprint = fingerprint or task.fingerprint
     folder = Path(task.root) / "problems" / fingerprint[:32]
     record, data = _read(folder)
-    if record is None or record["status"] not in [status.value for status in FINISHED]:
+    if record is None:
         return None
     with contextlib.suppress(OSError):
         os.utime(folder)  # the cache evicts the oldest
@@ -144,13 +156,15 @@ def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemRes
 
 
 def read_result(task: ProblemTask) -> ProblemResult:
-    """Return the answer of a task that was solved, finished or stopped early."""
+    """Return the answer of a task that was solved: finished, or cut short by the task's own time limit."""
     return read_answer(task)[0]
 
 
 def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
     """As `read_result`, with the decision values: see `stored_decision`."""
     record, data = _read(task.folder)
+    if record is None and task.solver.get("time_limit") is not None:
+        record, data = _read(_place(task, Status.TIME_LIMIT), finished=False)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -158,13 +172,15 @@ def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
     return _result(task.fingerprint, record, values), values["decision"]
 
 
-def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
+def _read(folder: Path, finished: bool = True) -> tuple[dict[str, Any] | None, bytes]:
+    """Record and arrays of an answer; (None, empty) if it is not there, not whole, or not as finished as wanted."""
     try:
         record = json.loads((folder / "result.json").read_bytes())
         data = (folder / "arrays.npz").read_bytes()
     except (FileNotFoundError, ValueError):
         return None, b""
-    return (record, data) if hashlib.sha256(data).hexdigest() == record.get("sha256") else (None, b"")
+    whole = hashlib.sha256(data).hexdigest() == record.get("sha256")
+    return (record, data) if whole and (record["status"] in FINISHED) == finished else (None, b"")
 
 
 def stored_decision(task: ProblemTask) -> Any:
@@ -180,5 +196,5 @@ def part_of(fingerprint: str) -> str:
 
 def share(mirror: Store | None, found: Any) -> None:
     """Let other machines find an answer (with `fingerprint`, `status`, `reused`), if it is new and final."""
-    if mirror is not None and not found.reused and found.status in [status.value for status in FINISHED]:
+    if mirror is not None and not found.reused and found.status in FINISHED:
         mirror.push(part_of(found.fingerprint))

@@ -17,6 +17,7 @@ from pipeline.answers.live import Line, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.base import Store
+from pipeline.storage.leases import LeaseLost
 from svmcore._threads import n_threads, one_blas_thread
 from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
@@ -69,7 +70,7 @@ def solve_problem(
     qp = problem_of(task, source if source is not None else resident_gram(task))
     beta, score = start_of(before, qp)
     solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
-    return store_result(task, qp, solution)
+    return find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
 
 
 def start_of(before: ProblemResult | None, qp: SignedQP) -> tuple[Floats | None, Floats | None]:
@@ -130,6 +131,11 @@ def solve_chains(
         What progress reports call a problem, by its fingerprint.
     mirror
         Store elsewhere that gets the answers.
+
+    Raises
+    ------
+    LeaseLost
+        If problems stopped though nobody here told them to: others removed the folder whose end is the stop.
     """
     if not chains:
         return []
@@ -142,6 +148,8 @@ def solve_chains(
             for one in found:
                 share(mirror, one)
                 watch.finished(one.fingerprint, one.kkt_gap, one.status)
+            if found[-1].status == Status.STOPPED:
+                raise LeaseLost(f"problems were stopped, as if {watch.folder} had been removed; run the command again")
     return every
 
 

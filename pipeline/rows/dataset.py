@@ -139,7 +139,7 @@ def ingest(
 ) -> Dataset:
     """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
 
-    It is found by the sha256 of the source's bytes, the data keys and the seed, so nothing is read twice, and it is the
+    It is found by the sha256 of the source's bytes, the data keys and the seed, so none is made twice, and it is the
     same whatever machine, worker count or clock. One that is damaged is made again. A store elsewhere is the `mirror`
     of `root`.
 
@@ -148,13 +148,14 @@ def ingest(
     InputError
         In one sentence, for every way in which the data cannot be used; nothing is left behind then.
     """
-    folder = Path(root) / "data" / dataset_key(exp)[:32]
+    key = dataset_key(exp)
+    folder = Path(root) / "data" / key[:32]
     name = f"data/{folder.name}"
     claim(Path(root), [name])
     if mirror is not None:
         mirror.sync([name])
     if not _is_whole(folder):
-        again_if_lost(lambda: build(exp, folder, progress))
+        again_if_lost(lambda: build(exp, folder, key, progress))
         if mirror is not None:
             mirror.push(name)
     with contextlib.suppress(OSError):  # a store may be read-only by now

@@ -62,12 +62,17 @@ def dataset_key(exp: Experiment) -> str:
     return sha256_of_json(facts)
 
 
-def build(exp: Experiment, target: Path, progress: Progress | None = None) -> None:
-    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes."""
+def build(exp: Experiment, target: Path, key: str, progress: Progress | None = None) -> None:
+    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes.
+
+    `key` is what `dataset_key` said before: sources that are others by the time they are read are an InputError.
+    """
     with building(target, replace=target.exists()) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         train, test = _stage_sources(exp, scratch, progress)
+        if dataset_key(exp) != key:
+            raise train.source.fail("changed while it was read; run again when nothing writes to it")
         classes, codes = train.labels.resolve()
         _check_classes(exp.data.source, classes)
         split = choose_rows(exp, codes, classes)
