@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.compute.progress import Progress, silent
-from pipeline.config.schema import Data
+from pipeline.config.sections import Data
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows.labels import LabelCodes
 from pipeline.rows.sources.open import format_of, open_source

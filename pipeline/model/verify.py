@@ -27,8 +27,9 @@ from pipeline.kernel.choose import served_kernel
 from pipeline.model import decisions, evaluation
 from pipeline.model.assemble import train_confusion
 from pipeline.model.claims import Difference, Found, differences_of
+from pipeline.model.parts import ChangedPart, is_own_model, model_folder
 from pipeline.model.signature import signature_fault
-from pipeline.model.stored import ChangedPart, StoredModel, is_own_model, load_model, model_folder
+from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows import dataset as datasets
 from pipeline.storage.copies import address_of
 from svmcore.certificate import evaluate

@@ -7,7 +7,8 @@ field's files are called `a9a`, `a9a.t` or `letter.scale` as often as `a9a.libsv
 
 from pathlib import Path
 
-from pipeline.config.schema import Data, Experiment
+from pipeline.config.schema import Experiment
+from pipeline.config.sections import Data
 from pipeline.config.values import COMPRESSED
 from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source
 from pipeline.rows.sources.bundled import BundledSource

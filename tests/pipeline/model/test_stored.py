@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pipeline.model.stored import OWNER, load_model, save_model
+from pipeline.model.parts import OWNER
+from pipeline.model.stored import load_model, save_model
 from pipeline.rows.scaling import Scaling
 from pipeline.storage.local import LocalStore
 from pipeline.storage.runs import open_store
