@@ -18,10 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask, held_out_counts, target_of, training_counts
-from pipeline.storage.base import Store
+from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
+from pipeline.storage.cache import finished
 from pipeline.storage.files import write_atomic
+from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
 from svmcore.certificate import Certificate
+from svmcore.errors import InputError
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
@@ -67,6 +69,8 @@ class ProblemResult:
     reused: bool = False
 
 
+KIND = "answer"
+NPZ = "arrays.npz"
 ARRAYS = ("support", "beta", "residual")
 
 
@@ -107,9 +111,9 @@ def _place(task: ProblemTask, status: str) -> Path:
 
 def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
     """Not flushed: the sha256 tells what a power cut took, and it is solved again."""
-    write_atomic(folder / "arrays.npz", data, durable=False)
-    record |= {"sha256": hashlib.sha256(data).hexdigest()}
-    write_atomic(folder / "result.json", json.dumps(record).encode(), durable=False)
+    write_atomic(folder / NPZ, data, durable=False)
+    manifest = new_manifest(KIND, FORMAT, record, {NPZ: hashlib.sha256(data).hexdigest()})
+    write_atomic(folder / MANIFEST, json.dumps(manifest).encode(), durable=False)
 
 
 def _slack(task: ProblemTask, decision: Floats, counts: Floats) -> float:
@@ -164,7 +168,7 @@ def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
     """As `read_result`, with the decision values: see `stored_decision`."""
     record, data = _read(task.folder)
     if record is None and task.solver.get("time_limit") is not None:
-        record, data = _read(_place(task, Status.TIME_LIMIT), finished=False)
+        record, data = _read(_place(task, Status.TIME_LIMIT), whole=False)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -172,15 +176,15 @@ def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
     return _result(task.fingerprint, record, values), values["decision"]
 
 
-def _read(folder: Path, finished: bool = True) -> tuple[dict[str, Any] | None, bytes]:
-    """Record and arrays of an answer; (None, empty) if it is not there, not whole, or not as finished as wanted."""
+def _read(folder: Path, whole: bool = True) -> tuple[dict[str, Any] | None, bytes]:
+    """Record and arrays of an answer, finished (`whole`) or cut short; (None, empty) if there is no sound one."""
     try:
-        record = json.loads((folder / "result.json").read_bytes())
-        data = (folder / "arrays.npz").read_bytes()
-    except (FileNotFoundError, ValueError):
+        record = read_manifest(folder, KIND, FORMAT)
+        data = (folder / NPZ).read_bytes()
+    except (FileNotFoundError, InputError):
         return None, b""
-    whole = hashlib.sha256(data).hexdigest() == record.get("sha256")
-    return (record, data) if whole and (record["status"] in FINISHED) == finished else (None, b"")
+    sound = hashlib.sha256(data).hexdigest() == record["parts"][NPZ]
+    return (record, data) if sound and (record["status"] in FINISHED) == whole else (None, b"")
 
 
 def stored_decision(task: ProblemTask) -> Any:
@@ -194,7 +198,7 @@ def part_of(fingerprint: str) -> str:
     return f"problems/{fingerprint[:32]}"
 
 
-def share(mirror: Store | None, found: Any) -> None:
+def share(root: Path, found: Any) -> None:
     """Let other machines find an answer (with `fingerprint`, `status`, `reused`), if it is new and final."""
-    if mirror is not None and not found.reused and found.status in FINISHED:
-        mirror.push(part_of(found.fingerprint))
+    if not found.reused and found.status in FINISHED:
+        finished(root, part_of(found.fingerprint))

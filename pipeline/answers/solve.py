@@ -16,7 +16,6 @@ import numpy as np
 from pipeline.answers.live import Line, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
-from pipeline.storage.base import Store
 from pipeline.storage.leases import LeaseLost
 from svmcore._threads import n_threads, one_blas_thread
 from svmcore.monitor import Monitor, Progress
@@ -117,7 +116,6 @@ def solve_chains(
     done: int = 0,
     total: int | None = None,
     names: dict[str, str] | None = None,
-    mirror: Store | None = None,
 ) -> list[Ended]:
     """Solve all chains: on Dask workers if given, else on threads of this process (the solvers hold no lock).
 
@@ -129,8 +127,6 @@ def solve_chains(
         Problems that were finished before, and of all, for progress reports.
     names
         What progress reports call a problem, by its fingerprint.
-    mirror
-        Store elsewhere that gets the answers.
 
     Raises
     ------
@@ -141,12 +137,13 @@ def solve_chains(
         return []
     every: list[Ended] = []
     named = {fingerprint[:32]: name for fingerprint, name in (names or {}).items()}
-    with watching(Path(chains[0][0].root) / "live", named, total or sum(map(len, chains)), progress) as watch:
+    root = Path(chains[0][0].root)
+    with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
         watch.done = done
         for found in _answers(chains, workers, source, str(watch.folder)):
             every += found
             for one in found:
-                share(mirror, one)
+                share(root, one)
                 watch.finished(one.fingerprint, one.kkt_gap, one.status)
             if found[-1].status == Status.STOPPED:
                 raise LeaseLost(f"problems were stopped, as if {watch.folder} had been removed; run the command again")

@@ -19,10 +19,10 @@ from pipeline.config.schema import Experiment
 from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
 from pipeline.rows.labels import Label
 from pipeline.rows.scaling import Scaling
-from pipeline.storage.base import Store
-from pipeline.storage.cache import claim
+from pipeline.storage.cache import claim, finished
 from pipeline.storage.leases import again_if_lost
-from pipeline.storage.sealed import MANIFEST, Damaged, Sealed
+from pipeline.storage.manifest import MANIFEST, Damaged
+from pipeline.storage.sealed import Sealed
 
 __all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
 
@@ -134,14 +134,11 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     )
 
 
-def ingest(
-    exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None, mirror: Store | None = None
-) -> Dataset:
+def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None) -> Dataset:
     """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
 
     It is found by the sha256 of the source's bytes, the data keys and the seed, so none is made twice, and it is the
-    same whatever machine, worker count or clock. One that is damaged is made again. A store elsewhere is the `mirror`
-    of `root`.
+    same whatever machine, worker count or clock. One that is damaged is made again.
 
     Raises
     ------
@@ -152,12 +149,9 @@ def ingest(
     folder = Path(root) / "data" / key[:32]
     name = f"data/{folder.name}"
     claim(Path(root), [name])
-    if mirror is not None:
-        mirror.sync([name])
     if not _is_whole(folder):
         again_if_lost(lambda: build(exp, folder, key, progress))
-        if mirror is not None:
-            mirror.push(name)
+        finished(Path(root), name)
     with contextlib.suppress(OSError):  # a store may be read-only by now
         os.utime(folder)  # the oldest datasets are the first to be evicted
     return open_dataset(folder)

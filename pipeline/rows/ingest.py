@@ -24,13 +24,14 @@ from pipeline.rows.sources.blocks import BLOCK_BYTES, Source
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.rows.split import Split, choose_rows
 from pipeline.storage.files import sha256_of_json
-from pipeline.storage.sealed import ArrayWriter, building, seal
+from pipeline.storage.manifest import write_manifest
+from pipeline.storage.sealed import ArrayWriter, building
 from svmcore.errors import InputError
 from svmcore.rows import merge_rows, row_hash
 
 __all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
 
-KIND, VERSION = "dataset", 1
+KIND, VERSION = "dataset", 2
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 256  # each is a few open files
 Progress = Callable[..., None]
@@ -79,7 +80,7 @@ def build(exp: Experiment, target: Path, key: str, progress: Progress | None = N
         stats, scaling, dtype = _statistics(exp, train, split)
         out = _Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
         facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), codes[split.train])
-        facts |= {"kind": KIND, "version": VERSION, "classes": classes}
+        facts["classes"] = classes
         facts |= _write_folds(out, train, split)
         facts["n_test"] = _write_test(out, train, test, _test_codes(test, codes, classes, split), split, scaling)
         out.write("scaling/shift", scaling.shift)
@@ -93,7 +94,7 @@ def build(exp: Experiment, target: Path, key: str, progress: Progress | None = N
             "scaling": scaling.kind,
             "index_base": getattr(train.source, "base", None),
         }
-        seal(folder, facts | out.fingerprints(facts))
+        write_manifest(folder, KIND, VERSION, facts | out.fingerprints(facts))
 
 
 # ---- 1: staging -------------------------------------------------------------------------------------------------

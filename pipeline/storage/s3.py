@@ -7,7 +7,7 @@ after all else is there. K is mapped by the solvers and stays on this machine.
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.storage.base import DRAFTS, Store, drafting
@@ -73,7 +73,7 @@ class ObjectStore(Store):
     def draft(self) -> Iterator[Path]:
         """A folder of the staging folder; at the end all finished parts have reached the store."""
         try:
-            with drafting(self.cache, self.cache / DRAFTS) as folder:
+            with drafting(self.cache, self.cache / DRAFTS, self._mirror) as folder:
                 yield folder
                 self._mirror.settle()
         finally:
@@ -89,10 +89,13 @@ class ObjectStore(Store):
         self._sweep(key.partition("/")[0])
         if not (claim := _Claim.take(self.bucket, f"{key}/{CLAIM}", self.seconds)):
             return False
+        if f"{key}/{LAST}" in self.bucket.keys(key):  # another was published, and gave up its claim
+            claim.give_up()
+            return False
         try:
             files = [file for file in folder.rglob("*") if file.is_file() and file != folder / LAST]
-            self.bucket.upload(folder, key, files)
-            visible = claim.renew() and self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
+            whole = self.bucket.upload(folder, key, files, claim.renew)
+            visible = whole and claim.renew() and self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
             if visible and not claim.renew():  # asleep between the two: others may have removed what comes before
                 self.bucket.delete([f"{key}/{LAST}"])
                 visible = False
@@ -103,8 +106,7 @@ class ObjectStore(Store):
         if not visible:
             self._withdraw(key, claim)
             return False
-        claim.end()
-        self.bucket.delete([claim.key])
+        claim.give_up()
         return True
 
     def _withdraw(self, key: str, claim: "_Claim") -> None:
@@ -135,17 +137,6 @@ class ObjectStore(Store):
         key = f"{CACHE}/clock"
         self.bucket.put(key, b"")
         return self.bucket.stat(key)[1]
-
-    # ---- finished parts of the cache
-    def sync(self, names: Iterable[str]) -> None:
-        """Pull what another machine finished and this one has not; push what only this one has."""
-        names = [*names]
-        super().sync(names)
-        self._mirror.sync(names)
-
-    def push(self, name: str) -> None:
-        """Copy a finished part to the store while the work goes on."""
-        self._mirror.push(name)
 
 
 class _Claim:
@@ -180,6 +171,11 @@ class _Claim:
         """Renew it no more."""
         self._ended.set()
         self._thread.join()
+
+    def give_up(self) -> None:
+        """End, and let others have the name if they can."""
+        self.end()
+        self.bucket.delete([self.key])
 
     def _beat(self, seconds: float) -> None:
         while not self._ended.wait(seconds):

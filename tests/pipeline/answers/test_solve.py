@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import shutil
 import threading
 import time
@@ -115,6 +116,16 @@ def test_problem__is_found_again_until_its_bytes_change(task, tmp_path):
     assert find_result(task) is None
     assert not solve_problem(task).reused
     assert find_result(task) is not None
+
+
+def test_problem__one_whose_numbers_were_changed_is_solved_again(task, tmp_path):
+    """Not only its arrays are under a hash."""
+    task = elsewhere(task, tmp_path)
+    bias = solve_problem(task).bias
+    file = task.folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"bias": bias + 1.0}))
+    assert find_result(task) is None
+    assert solve_problem(task).bias == bias
 
 
 def test_problem__one_that_ran_out_of_time_is_readable_but_not_finished(task, tmp_path):
@@ -301,4 +312,4 @@ def test_problems__stopped_by_others_are_no_answers(task, noise_npz, tmp_path):
 
     with pytest.raises(LeaseLost, match="run the command again"):
         solve_chains(alone([elsewhere(task, tmp_path), endless]), progress=remove)
-    assert not list(endless.folder.glob("**/result.json"))
+    assert not list(endless.folder.glob("**/manifest.json"))
