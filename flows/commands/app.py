@@ -10,6 +10,7 @@ __all__ = [
     "DONE",
     "FAILED",
     "INTERRUPTED",
+    "NOT_PROMOTED",
     "REFUSED",
     "STARTED",
     "TERMINATED",
@@ -22,9 +23,9 @@ __all__ = [
 ]
 
 STARTED = time.monotonic()
-DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+DONE, FAILED, REFUSED, NOT_PROMOTED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign")
+ORDER = ("run", "plan", "predict", "verify", "runs", "promote", "aliases", "report", "schedule", "export", "sign")
 
 
 class _InOrder(TyperGroup):
@@ -45,7 +46,9 @@ app = typer.Typer(
 )
 
 Config = Annotated[str, typer.Argument(metavar="CONFIG", help="YAML file that declares the experiment.")]
-ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder or s3:// URL, or its model.zarr.")]
+ModelPath = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A run (folder or s3:// URL), its model.zarr, or STORE/NAME@ALIAS.")
+]
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. kernel.gamma=0.1.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help="Runs: a folder or s3://bucket/prefix.")]
 Json = Annotated[bool, typer.Option("--json", help="Exactly one JSON object on stdout.")]

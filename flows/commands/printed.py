@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["plan_text", "put", "runs_table", "summary", "tell", "verdict"]
+__all__ = ["aliases_text", "plan_text", "put", "runs_table", "summary", "tell", "verdict"]
 
 
 def put(record: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
@@ -73,6 +73,15 @@ def runs_table(listing: dict[str, Any]) -> str:
         total = number(entry.get("seconds", {}).get("total"), ".1f")
         lines.append(f"{accuracy:>8}  {entry.get('status') or '':<10} {gap:>8} {total:>8}  {entry['run']}")
     return "\n".join(lines)
+
+
+def aliases_text(listing: dict[str, Any]) -> str:
+    """Aliases with their logs."""
+    lines = []
+    for entry in listing["aliases"]:
+        lines.append(f"{entry['alias']}: {entry['run']}")
+        lines += [f"    {m['at']}  {m['run']}  {m['who']}  {m['why']}".rstrip() for m in entry["log"]]
+    return "\n".join(lines) or "no aliases"
 
 
 def plan_text(record: dict[str, Any]) -> str:

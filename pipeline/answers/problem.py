@@ -37,7 +37,7 @@ __all__ = [
     "training_counts",
 ]
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclasses.dataclass(frozen=True)

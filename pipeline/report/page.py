@@ -15,11 +15,10 @@ from typing import Any
 from pipeline.config import quantities
 from pipeline.config.values import is_url
 from pipeline.config.yaml12 import parse
-from pipeline.model.parts import check_parts, model_folder, run_folder
+from pipeline.model.parts import check_model, model_folder, run_folder
 from pipeline.report import batch_figures, figures, formats
 from pipeline.report.batch import Batch, batch_of, value_text
-from pipeline.storage.bucket import Bucket
-from pipeline.storage.copies import address_of
+from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
 from svmcore.errors import InputError
 
@@ -95,7 +94,7 @@ def rewrite_report(run: str | Path) -> str:
     """Write a run's report.html again where the run is, a path or a URL; returns its address."""
     folder = run_folder(run)
     if (folder / "model.zarr").exists():
-        check_parts(model_folder(folder))
+        check_model(model_folder(folder))
     page, address = write_report(folder), address_of(folder)
     if is_url(address):
         Bucket(address).put(page.name, page)
