@@ -70,7 +70,7 @@ def test_alias__names_a_model_everywhere(store, rows_csv, tmp_path, capsys):
     assert resolved(place) == store.address(RUNS[1])
     assert run_at(place)[1] == RUNS[1]
     assert load_model(place).path == f"{store.address(RUNS[1])}/model.zarr"
-    outputs = tmp_path / "labels.csv", tmp_path / "model.libsvm"
+    outputs = tmp_path / "labels.csv", tmp_path / "model.onnx"
     for argv in (
         ["predict", place, str(rows_csv), "--output", str(outputs[0])],
         ["verify", place, "--source", str(rows_csv)],
