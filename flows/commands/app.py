@@ -25,7 +25,11 @@ __all__ = [
 STARTED = time.monotonic()
 DONE, FAILED, REFUSED, NOT_PROMOTED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-ORDER = ("run", "plan", "predict", "verify", "runs", "promote", "aliases", "report", "schedule", "export", "sign")
+ORDER = (
+    *("init", "run", "plan", "schedule", "predict", "verify", "export", "sign"),
+    *("runs", "compare", "report", "index", "promote", "aliases", "prune"),
+    *("config", "schema"),
+)
 
 
 class _InOrder(TyperGroup):

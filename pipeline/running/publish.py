@@ -63,6 +63,7 @@ def _record(
     every: list[dict[str, Any]] = [*points, *per_class]
     record = {
         "run": address,
+        "config": session.exp.to_dict(),
         "model": f"{address}/model.zarr" if trained else None,
         "status": metrics.worst_status([one["status"] for one in every]),
         "n_train": data.n_train,

@@ -1,5 +1,6 @@
 """One experiment from its config to a published run: a batch is laid out, forecast, solved, scored and published."""
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,6 +9,7 @@ from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
 from pipeline.layout.forecast import forecast
+from pipeline.report.index import write_index
 from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
 from pipeline.running.publish import publish
@@ -64,6 +66,8 @@ def execute(
 
     try:
         record = again_if_lost(once)
+        with contextlib.suppress(OSError):  # the run is there; the next one writes the page again
+            write_index(store)
         evict(store.cache, exp.cache.disk)
         return record
     finally:
