@@ -28,7 +28,8 @@ class Copies:
     @functools.cached_property
     def C(self) -> Floats:
         """C_i (m,) of the distinct rows."""
-        return self.cost[self.distinct.codes] * self.distinct.total
+        total, cost = self.distinct.total, self.cost[self.distinct.codes]
+        return np.multiply(cost, total, out=np.zeros(len(total)), where=total > 0)  # an infinite C of rows left out
 
     def bounds(self, copies: Floats) -> Floats:
         """C_i of the original rows at the places `copies` among those kept."""
@@ -44,8 +45,9 @@ class Copies:
             return np.zeros(len(self.C))
         bounds = self.bounds(order).astype(np.longdouble)
         firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
+        lost, trained = np.zeros(len(self.C)), inverse[order[firsts]]
         with np.errstate(invalid="ignore"):  # of infinite bounds
-            lost = np.abs(np.add.reduceat(bounds, firsts) - self.C).astype(np.float64)
+            lost[trained] = np.abs(np.add.reduceat(bounds, firsts) - self.C[trained])
         return np.nan_to_num(lost, nan=0.0)
 
     def judged(self, qp: SignedQP, rows: Floats, solution: Solution, tol: float) -> Solution:

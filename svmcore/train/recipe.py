@@ -49,3 +49,8 @@ class Recipe:
     def pairs(self) -> bool:
         """Whether there is one problem for each pair of classes."""
         return self.task.answers == "labels" and self.scheme == "ovo"
+
+    @property
+    def served(self) -> Kernel:
+        """The kernel that K is of: centred where all sums are 0, so that it is the same program."""
+        return self.kernel.centred() if self.task.can_centre else self.kernel

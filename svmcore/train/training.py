@@ -31,7 +31,7 @@ from svmcore.train.distinct import Distinct, distinct_rows
 from svmcore.train.plan import Plan, choose_plan
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Control", "Recipe", "Training", "train"]
+__all__ = ["Control", "Recipe", "Training", "Work", "resolved", "train"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
@@ -95,25 +95,29 @@ def train(
     """
     control = control or Control()
     distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
+    work = Work(resolved(recipe, distinct, X.shape[1]), distinct, np.asarray(classes), control)
+    if start is not None:
+        work.start = distinct.at_distinct(start)
+    try:
+        work.open()
+        work.solve()
+    finally:
+        give_back()
+    return work.training(X.shape[1])
+
+
+def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
+    """The recipe with numbers for the parameters of its kernel, checked before any kernel work."""
     variance = distinct.variance(recipe.kernel)
     if not np.isfinite(variance):
         raise InvalidProblem(
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
         )
-    kernel = recipe.kernel.resolved(X.shape[1], variance)
-    recipe = dataclasses.replace(recipe, kernel=kernel)
+    kernel = recipe.kernel.resolved(n_features, variance)
     pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
     recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
-    goals = _goals(recipe, distinct, np.asarray(classes))
-    work = _Work(recipe, distinct, goals, np.asarray(classes), control)
-    if start is not None:
-        work.start = distinct.at_distinct(start)
-    try:
-        work.solve()
-    finally:
-        give_back()
-    return _training(work, X)
+    return dataclasses.replace(recipe, kernel=kernel)
 
 
 def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
@@ -123,40 +127,45 @@ def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
     ones = np.ones(len(distinct.codes))
     if recipe.task.answers == "novelty":
         return [Target(0, -1, ones)]
-    present = len(np.unique(distinct.codes))
+    trained = distinct.total > 0
+    present = len(np.unique(distinct.codes[trained]))
     if present < len(classes):
         raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
     if present < 2:
         recipe.task.check(ones, distinct.total)
         raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
-    return targets(distinct.codes, len(classes), recipe.scheme)
+    found = targets(distinct.codes, len(classes), recipe.scheme)
+    return [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
 
 
-class _Work:
-    """The programs of one training set and the source of K they share."""
+class Work:
+    """The programs of one training set and the source of K they share: `open` makes one, or one is given.
 
-    def __init__(
-        self, recipe: Recipe, distinct: Distinct, goals: list[Target], classes: Floats, control: Control
-    ) -> None:
-        self.recipe, self.distinct, self.goals = recipe, distinct, goals
+    Distinct rows of weight 0 are left out: a source may serve more rows than are trained on.
+    """
+
+    source: Source | PairGrams
+    plan: Plan
+
+    def __init__(self, recipe: Recipe, distinct: Distinct, classes: Floats, control: Control) -> None:
+        self.recipe, self.distinct, self.goals = recipe, distinct, _goals(recipe, distinct, classes)
         self.classes, self.control = classes, control
         self.start: Floats | None = None  # (k, m)
-        self.pairs = recipe.pairs and len(goals) > 1
+        self.pairs = recipe.pairs and len(self.goals) > 1
         small = len(distinct.total) <= EXACT_ROWS
         self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
         weight = np.ones(distinct.codes.max() + 1) if recipe.class_weight is None else np.asarray(recipe.class_weight)
         self.copies = Copies(distinct, recipe.C * weight)
         self.C = self.copies.C
-        self.tasks = [self._task(k) for k in range(len(goals))]
-        self.coef = np.zeros((len(goals), len(distinct.total)))
-        self.solutions: list[Solution] = [None] * len(goals)  # type: ignore[list-item]
-        self.answers: list[Answer] = [None] * len(goals)  # type: ignore[list-item]
-        self.sigmoids = np.zeros((len(goals), 2))
-        self.plan, self.source = self._open()
+        self.tasks = [self._task(k) for k in range(len(self.goals))]
+        self.coef = np.zeros((len(self.goals), len(distinct.total)))
+        self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
+        self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]
+        self.sigmoids = np.zeros((len(self.goals), 2))
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
-        return np.flatnonzero(self.goals[k].y) if self.recipe.task.answers == "labels" else np.arange(len(self.C))
+        return np.flatnonzero(self.goals[k].y) if self.pairs else np.arange(len(self.C))
 
     def _task(self, k: int) -> Task:
         """The machine of problem `k`, feasible; a warning tells where it is not the one that was asked for."""
@@ -179,6 +188,10 @@ class _Work:
         if goal.negative < 0:
             return f"class {self.classes[goal.positive]!s} against the rest"
         return f"classes {self.classes[goal.negative]!s} and {self.classes[goal.positive]!s}"
+
+    def open(self) -> None:
+        """Choose how K is served, and begin."""
+        self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         rows = self.distinct.rows
@@ -203,8 +216,8 @@ class _Work:
         return CachedColumns(computed, limit, None, scratch)
 
     def _computed(self, rows: Rows) -> ComputedColumns:
-        """K of the rows, centred where all sums are 0, so that it is the same program."""
-        kernel = self.recipe.kernel.centred() if self.recipe.task.can_centre else self.recipe.kernel
+        """K of the rows, in columns."""
+        kernel = self.recipe.served
         points = kernel.prepare_gram(rows, self.dtype)
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
@@ -225,9 +238,17 @@ class _Work:
             self._solve_one(k)
 
     def _solve_one(self, k: int) -> None:
-        rows, solver = self.rows(k), self._solver(k)
-        qp = self.tasks[k].program(self._source(k, rows), self.goals[k].y[rows], self.C[rows])
-        solution = solver.solve(qp, self._first(k, qp, rows), self.control.monitor(k))
+        qp = self.program(k, self.source_of(k))
+        self.finish(k, qp, self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k)))
+
+    def program(self, k: int, source: Source) -> SignedQP:
+        """Problem `k` over the K of its rows."""
+        rows = self.rows(k)
+        return self.tasks[k].program(source, self.goals[k].y[rows], self.C[rows])
+
+    def finish(self, k: int, qp: SignedQP, solution: Solution) -> None:
+        """Keep what the solution of problem `k` says."""
+        rows, solver = self.rows(k), self.solver(k)
         self.answers[k] = self.tasks[k].answer(qp, solution)
         self.coef[k, rows] = self.answers[k].coef
         self.solutions[k] = self.copies.judged(qp, rows, solution, solver.tol)
@@ -236,16 +257,16 @@ class _Work:
         if self.recipe.seed is not None:
             self.sigmoids[k] = self._sigmoid(k, qp.source, rows)
 
-    def _solver(self, k: int) -> Solver:
+    def solver(self, k: int) -> Solver:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
         solver, share = self.recipe.solver, self.tasks[k].unit / self.recipe.task.unit
         return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
 
-    def _first(self, k: int, qp: SignedQP, rows: Floats) -> Floats | None:
+    def _first(self, k: int, qp: SignedQP) -> Floats | None:
         """The variables to start problem `k` from."""
         if self.start is None:
             return None
-        beta = self.tasks[k].variables(qp, self.start[k, rows])
+        beta = self.tasks[k].variables(qp, self.start[k, self.rows(k)])
         for bound in (qp.lo, qp.hi):
             beta = np.where(np.abs(beta - bound) <= SAME * np.abs(bound), bound, beta)
         return beta
@@ -258,13 +279,14 @@ class _Work:
         members = inverse >= 0
         inverse, weights = inverse[members], self.distinct.weights[members]
         rng = np.random.default_rng([self.recipe.seed or 0, k])
-        y, C, solver = self.goals[k].y[rows], self.C[rows], self._solver(k)
+        y, C, solver = self.goals[k].y[rows], self.C[rows], self.solver(k)
         decision = held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng)
         return fit_sigmoid(decision, y[inverse] > 0)
 
-    def _source(self, k: int, rows: Floats) -> Source:
+    def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
-        if self.pairs and isinstance(self.source, ResidentGram):
+        rows = self.rows(k)
+        if self.pairs and isinstance(self.source, Source):
             return self.source.take(rows)
         if not isinstance(self.source, PairGrams):
             return self.source
@@ -277,6 +299,31 @@ class _Work:
                 return gram
         return self._cached(self.source.source.take(rows))
 
+    def training(self, n_rows: int) -> Training:
+        """Keep the support vectors, and give every copy of a row its share; `n_rows` of a K that was given."""
+        distinct, recipe = self.distinct, self.recipe
+        used = np.flatnonzero((self.coef != 0).any(axis=0))
+        if isinstance(recipe.kernel, Precomputed):
+            vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
+        else:
+            vectors = distinct.rows[used]
+        scale = np.array([answer.scale for answer in self.answers])
+        bias = np.array([answer.bias for answer in self.answers]) / scale
+        labels = self.classes if recipe.task.answers == "labels" else np.empty(0)
+        coef = self.coef[:, used] / scale[:, None]
+        support, parts, vector = self.copies.split(self.coef, scale, used)
+        return Training(
+            model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name),
+            targets=tuple(self.goals),
+            solutions=tuple(self.solutions),
+            answers=tuple(self.answers),
+            support=support,
+            coef=parts,
+            vector=vector,
+            sigmoids=self.sigmoids if recipe.seed is not None else np.empty((0, 2)),
+            plan=self.plan,
+        )
+
 
 def _objection(task: Task, y: Floats, C: Floats) -> str:
     """What a machine says against its targets and C_i, or an empty string."""
@@ -285,29 +332,3 @@ def _objection(task: Task, y: Floats, C: Floats) -> str:
     except InvalidProblem as error:
         return str(error)
     return ""
-
-
-def _training(work: _Work, X: Rows) -> Training:
-    """Keep the support vectors, and give every copy of a row its share."""
-    distinct, recipe = work.distinct, work.recipe
-    used = np.flatnonzero((work.coef != 0).any(axis=0))
-    if isinstance(recipe.kernel, Precomputed):
-        vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], X.shape[1])
-    else:
-        vectors = distinct.rows[used]
-    scale = np.array([answer.scale for answer in work.answers])
-    bias = np.array([answer.bias for answer in work.answers]) / scale
-    labels = work.classes if recipe.task.answers == "labels" else np.empty(0)
-    coef = work.coef[:, used] / scale[:, None]
-    support, parts, vector = work.copies.split(work.coef, scale, used)
-    return Training(
-        model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name),
-        targets=tuple(work.goals),
-        solutions=tuple(work.solutions),
-        answers=tuple(work.answers),
-        support=support,
-        coef=parts,
-        vector=vector,
-        sigmoids=work.sigmoids if recipe.seed is not None else np.empty((0, 2)),
-        plan=work.plan,
-    )
