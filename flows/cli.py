@@ -14,13 +14,13 @@ from typing import Any
 
 import typer
 
-from flows.commands import models, runs, train
+from flows.commands import models, runs, train, write
 from flows.commands.app import DONE, FAILED, INTERRUPTED, REFUSED, TERMINATED, app
 from flows.commands.printed import tell
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS = (train, models, runs)  # importing a module registers its commands
+COMMANDS = (train, models, runs, write)  # importing a module registers its commands
 STOPPED = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 

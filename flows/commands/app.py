@@ -1,5 +1,6 @@
 """The program `marginflow`: what its commands share, arguments, options and exit codes."""
 
+import sys
 import time
 from typing import Annotated, Any
 
@@ -44,7 +45,7 @@ app = typer.Typer(
     cls=_InOrder,
     help="Exact, certified kernel SVMs in batches, from one YAML file.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -56,3 +57,20 @@ ModelPath = Annotated[
 Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. kernel.gamma=0.1.")]
 StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help="Runs: a folder or s3://bucket/prefix.")]
 Json = Annotated[bool, typer.Option("--json", help="Exactly one JSON object on stdout.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"marginflow {version('marginflow')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Exact, certified kernel SVMs in batches, from one YAML file."""

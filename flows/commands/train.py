@@ -17,6 +17,7 @@ def run(
     store: StoreUrl = None,
     json_: Json = False,
     no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run the stages plainly.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all, say what it costs, train nothing.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 unless all is certified within its limits.")] = False,
 ) -> None:
     """Train all that the config declares, and publish it with its certificates; exit 3 if its gate says no."""
@@ -26,10 +27,14 @@ def run(
     from pipeline.config.redact import redacted_override, redacted_text
     from pipeline.running.clock import Clock
     from pipeline.running.gate import described
+    from pipeline.running.plan import plan_of
     from pipeline.running.run import execute
     from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
+    if dry_run:
+        put(plan_of(exp, store), json_, plan_text)
+        return
     opened, clock = check_inputs(exp, store), Clock(STARTED)
     with progress_display(exp.tol) as progress:
         if no_prefect:

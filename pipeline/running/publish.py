@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline.config.keys import as_json
 from pipeline.layout.parts import Ingested
 from pipeline.model import metrics
 from pipeline.model.leaderboard import Entry
@@ -63,7 +64,7 @@ def _record(
     every: list[dict[str, Any]] = [*points, *per_class]
     record = {
         "run": address,
-        "config": session.exp.to_dict(),
+        "config": as_json(session.exp.to_dict()),
         "model": f"{address}/model.zarr" if trained else None,
         "status": metrics.worst_status([one["status"] for one in every]),
         "n_train": data.n_train,
