@@ -29,7 +29,7 @@ DONE, FAILED, REFUSED, NOT_PROMOTED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 
 ORDER = (
     *("init", "run", "plan", "schedule", "predict", "verify", "export", "sign"),
     *("runs", "compare", "report", "index", "promote", "aliases", "prune"),
-    *("config", "schema"),
+    *("config", "schema", "warm"),
 )
 
 
