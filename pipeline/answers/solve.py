@@ -16,7 +16,7 @@ import numpy as np
 from pipeline.answers.live import Line, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
-from pipeline.storage.base import Store
+from pipeline.storage.leases import LeaseLost
 from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
@@ -70,7 +70,7 @@ def solve_problem(
     qp = problem_of(task, source if source is not None else resident_gram(task))
     beta, score = start_of(before, qp, task.machine)
     solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
-    return store_result(task, qp, solution)
+    return find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
 
 
 def start_of(
@@ -128,7 +128,6 @@ def solve_chains(
     done: int = 0,
     total: int | None = None,
     names: dict[str, str] | None = None,
-    mirror: Store | None = None,
 ) -> list[Ended]:
     """Solve all chains: on Dask workers if given, else on threads of this process (the solvers hold no lock).
 
@@ -140,20 +139,26 @@ def solve_chains(
         Problems that were finished before, and of all, for progress reports.
     names
         What progress reports call a problem, by its fingerprint.
-    mirror
-        Store elsewhere that gets the answers.
+
+    Raises
+    ------
+    LeaseLost
+        If problems stopped though nobody here told them to: others removed the folder whose end is the stop.
     """
     if not chains:
         return []
     every: list[Ended] = []
     named = {fingerprint[:32]: name for fingerprint, name in (names or {}).items()}
-    with watching(Path(chains[0][0].root) / "live", named, total or sum(map(len, chains)), progress) as watch:
+    root = Path(chains[0][0].root)
+    with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
         watch.done = done
         for found in _answers(chains, workers, source, str(watch.folder)):
             every += found
             for one in found:
-                share(mirror, one)
+                share(root, one)
                 watch.finished(one.fingerprint, one.kkt_gap, one.status)
+            if found[-1].status == Status.STOPPED:
+                raise LeaseLost(f"problems were stopped, as if {watch.folder} had been removed; run the command again")
     return every
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["NOT_SWEPT", "canonical_json", "combinations"]
 
-NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed", "task", "scoring")
+NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed", "task", "scoring", "gate", "promote")
 
 
 def combinations(grid: Mapping[str, Sequence[Any]], listed: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:

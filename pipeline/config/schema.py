@@ -18,7 +18,7 @@ from pipeline.config.keys import set_key
 from pipeline.config.machines import check_pairing, foreign_keys, machine_of, ranking_of
 from pipeline.config.points import canonical_json, combinations
 from pipeline.config.redact import redacted, redacted_text
-from pipeline.config.sections import Cache, Cluster, Data, Section, Sweep
+from pipeline.config.sections import Alias, Cache, Cluster, Data, Gate, Section, Sweep
 from pipeline.config.values import (
     absolute,
     expand,
@@ -30,13 +30,16 @@ from pipeline.config.values import (
     valid_task,
 )
 from pipeline.kinds import Kind, kind_of
+from svmcore.errors import InputError, did_you_mean
 from svmcore.kernels import Kernel
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
 from svmcore.tasks import Task
 from svmcore.tasks.losses import Hinge, SquaredHinge
 
-__all__ = ["Experiment"]
+ELSEWHERE = ("name", "store", "cluster", "cache", "gate", "promote")  # what does not change the answer
+
+__all__ = ["ELSEWHERE", "Experiment"]
 
 
 class Experiment(Section):
@@ -73,6 +76,8 @@ class Experiment(Section):
     scoring: Annotated[list[str] | None, BeforeValidator(valid_scoring)] = Field(
         default=None, description="the name of a scikit-learn scorer, or a list of such names"
     )
+    gate: Gate | None = Field(default=None)
+    promote: Alias | None = Field(default=None, description="an alias, such as champion")
     sweep: Sweep | None = Field(default=None)
 
     @model_validator(mode="after")
@@ -81,6 +86,21 @@ class Experiment(Section):
         given, labelled = self.model_fields_set, self.data.label is not None
         check_pairing(self.task, given, self.machine, self.build_solver(), self.build_kernel(), self.C, labelled)
         self.kind.check_scores(self.scores, self.task)
+        return self
+
+    @model_validator(mode="after")
+    def _judged(self) -> Self:
+        """Refuse a gate whose scores no run of this config has."""
+        if (self.gate or self.promote) and self.sweep is not None and self.refit is None:
+            raise InputError("gate and promote need a model; name a score in sweep.refit")
+        known = [*self.scores, *(f"train_{name}" for name in self.scores), "mean_score"]
+        for key in {**self.gate.min, **self.gate.drop} if self.gate else ():
+            if key not in known:
+                raise InputError(f"gate: unknown score {key!r}; known: {', '.join(known)}{did_you_mean(key, known)}")
+            if key in self.scores and self.data.test is None:
+                raise InputError(f"gate: {key} needs test rows; set data.test, or name train_{key}")
+            if key == "mean_score" and self.sweep is None:
+                raise InputError(f"gate: mean_score is of a sweep; name {self.scores[0]}, or add a sweep")
         return self
 
     @classmethod
@@ -183,12 +203,11 @@ class Experiment(Section):
         return yaml12.dump(self.to_dict())
 
     def fingerprint(self) -> str:
-        """Sha256 over the keys that change the answer: not the name, store, cluster, cache or time limit.
+        """Sha256 over the keys that change the answer: not those of ELSEWHERE, nor the time limit.
 
         Sources count by their path; the bytes behind it are the dataset's fingerprint.
         """
-        other = {"name", "store", "cluster", "cache", *foreign_keys(self.task)}
-        plain = self.model_dump(by_alias=True, exclude=other)
+        plain = self.model_dump(by_alias=True, exclude={*ELSEWHERE, *foreign_keys(self.task)})
         if plain["sweep"] is not None:
             plain["sweep"]["refit"] = self.refit
         plain["solver"].pop("time_limit", None)
@@ -206,8 +225,7 @@ class Experiment(Section):
         """
         if self.sweep is None:
             return [({}, self)]
-        base = self._to_dict()
-        del base["sweep"]
+        base = {key: value for key, value in self._to_dict().items() if key not in ("sweep", "gate", "promote")}
         if self.fold_column is not None:
             base["sweep"] = {"folds": self.sweep.folds, "refit": self.refit or False}
         return [(params, _point(base, params)) for params in combinations(self.sweep.grid, self.sweep.list_)]

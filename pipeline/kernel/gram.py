@@ -33,7 +33,16 @@ from svmcore.errors import InputError, MemoryLimit, SVMError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 
-__all__ = ["Gram", "WrongKernel", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
+__all__ = [
+    "Gram",
+    "WrongKernel",
+    "columns_fingerprint",
+    "compute_gram",
+    "compute_grams",
+    "gram_fingerprint",
+    "gram_folder",
+    "open_gram",
+]
 
 FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
@@ -83,15 +92,22 @@ def open_gram(path: str | Path) -> Floats:
 def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
     """Sha256 of all that decides the bytes of K: data, kernel with numbers for its parameters, type, strips, code."""
     strips = partition(dataset.n_merged, dtype)
-    identity = {
+    return sha256_of_json(_identity(dataset, kernel, dtype) | {"strips": [len(strips), strips[0][1]]})
+
+
+def columns_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
+    """As `gram_fingerprint`, of columns that are computed on demand."""
+    return sha256_of_json(_identity(dataset, kernel, dtype) | {"plan": "columns"})
+
+
+def _identity(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "version": VERSION,
         "rows": dataset.rows_fingerprint,
         "kernel": kernel.spec(),
         "dtype": np.dtype(dtype).name,
-        "strips": [len(strips), strips[0][1]],
     }
-    return sha256_of_json(identity)
 
 
 def compute_gram(

@@ -21,10 +21,10 @@ from pipeline.kinds.labels import Label
 from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
-from pipeline.storage.base import Store
-from pipeline.storage.cache import claim
+from pipeline.storage.cache import claim, finished
 from pipeline.storage.leases import again_if_lost
-from pipeline.storage.sealed import MANIFEST, Damaged, Sealed
+from pipeline.storage.manifest import MANIFEST, Damaged
+from pipeline.storage.sealed import Sealed
 
 __all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
 
@@ -155,29 +155,24 @@ def _schema(sealed: Sealed) -> Schema:
     return Schema.of(record, {name: sealed.read(f"schema/{name}") for name in there})
 
 
-def ingest(
-    exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None, mirror: Store | None = None
-) -> Dataset:
+def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None) -> Dataset:
     """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
 
-    It is found by the sha256 of the source's bytes, the data keys and the seed, so nothing is read twice, and it is the
-    same whatever machine, worker count or clock. One that is damaged is made again. A store elsewhere is the `mirror`
-    of `root`.
+    It is found by the sha256 of the source's bytes, the data keys and the seed, so none is made twice, and it is the
+    same whatever machine, worker count or clock. One that is damaged is made again.
 
     Raises
     ------
     InputError
         In one sentence, for every way in which the data cannot be used; nothing is left behind then.
     """
-    folder = Path(root) / "data" / dataset_key(exp)[:32]
+    key = dataset_key(exp)
+    folder = Path(root) / "data" / key[:32]
     name = f"data/{folder.name}"
     claim(Path(root), [name])
-    if mirror is not None:
-        mirror.sync([name])
     if not _is_whole(folder):
-        again_if_lost(lambda: build(exp, folder, progress))
-        if mirror is not None:
-            mirror.push(name)
+        again_if_lost(lambda: build(exp, folder, key, progress))
+        finished(Path(root), name)
     with contextlib.suppress(OSError):  # a store may be read-only by now
         os.utime(folder)  # the oldest datasets are the first to be evicted
     return open_dataset(folder)

@@ -28,13 +28,14 @@ from pipeline.rows.sources.blocks import BLOCK_BYTES, Source
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.rows.split import Split, choose_rows
 from pipeline.storage.files import sha256_of_json
-from pipeline.storage.sealed import building, seal
+from pipeline.storage.manifest import write_manifest
+from pipeline.storage.sealed import building
 from svmcore.errors import InputError
 from svmcore.points.identical import merge_rows, row_hash
 
 __all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
 
-KIND, VERSION = "dataset", 1
+KIND, VERSION = "dataset", 2
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 256  # each is a few open files
 Progress = Callable[..., None]
@@ -82,12 +83,17 @@ def _kind_fact(kind: Kind) -> dict[str, str]:
     return {} if kind.answers == "labels" else {"answers": kind.answers}
 
 
-def build(exp: Experiment, target: Path, progress: Progress | None = None) -> None:
-    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes."""
+def build(exp: Experiment, target: Path, key: str, progress: Progress | None = None) -> None:
+    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes.
+
+    `key` is what `dataset_key` said before: sources that are others by the time they are read are an InputError.
+    """
     with building(target, replace=target.exists()) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         train, test = _stage_sources(exp, scratch, progress)
+        if dataset_key(exp) != key:
+            raise train.source.fail("changed while it was read; run again when nothing writes to it")
         classes, targets = train.targets.resolve()
         exp.kind.check(exp.data.source, classes)
         split = choose_rows(exp, targets, classes)
@@ -98,7 +104,7 @@ def build(exp: Experiment, target: Path, progress: Progress | None = None) -> No
         stats, scaling, dtype = _statistics(exp, train, split, encoder.schema.width)
         out = Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
         facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), targets[split.train])
-        facts |= {"kind": KIND, "version": VERSION, "classes": classes} | _kind_fact(exp.kind)
+        facts |= {"classes": classes} | _kind_fact(exp.kind)
         facts |= _write_folds(out, train, split)
         facts["n_test"] = _write_test(out, train, test, _test_targets(test, targets, classes, split), split, scaling)
         out.write("scaling/shift", scaling.shift)
@@ -115,7 +121,8 @@ def build(exp: Experiment, target: Path, progress: Progress | None = None) -> No
         schema = encoder.schema.with_ranges(stats.least, stats.largest)
         for name, values in schema.arrays().items():
             out.write_beside(f"schema/{name}", values)
-        seal(folder, facts | out.fingerprints(facts) | {"schema": schema.record()})
+        facts |= out.fingerprints(facts) | {"schema": schema.record()}
+        write_manifest(folder, KIND, VERSION, facts)
 
 
 # ---- 1: staging -------------------------------------------------------------------------------------------------

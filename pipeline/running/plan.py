@@ -1,7 +1,5 @@
 """What a run will take, told or refused before it: reads the rows into the store's cache, where the run finds them."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 from pipeline.compute.progress import Progress, silent
@@ -19,8 +17,9 @@ def plan_of(exp: Experiment, store: str | None = None, progress: Progress | None
     """Bytes and seconds of a run; reads the source into the store's cache, where the run finds it."""
     opened = check_inputs(exp, store)
     try:
-        session = Session(exp, opened, Path(os.devnull), InlineWorkers(), Clock(), progress or silent)
-        batch = lay_out(session)
-        return forecast(session.exp, session.root, batch.parts)
+        with opened.draft() as folder:
+            session = Session(exp, opened, folder, InlineWorkers(), Clock(), progress or silent)
+            batch = lay_out(session)
+            return forecast(session.exp, session.root, batch.parts)
     finally:
         opened.tidy()

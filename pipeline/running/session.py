@@ -62,6 +62,7 @@ class Session:
     workers: Workers
     clock: Clock
     progress: Progress = silent
+    strict: bool = False  # whether only a run that is certified whole may be promoted
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -72,7 +73,11 @@ class Session:
 
 @contextlib.contextmanager
 def open_session(
-    exp: Experiment, store: Store, progress: Progress | None = None, clock: Clock | None = None
+    exp: Experiment,
+    store: Store,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    strict: bool = False,
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock = clock or Clock()
@@ -89,4 +94,4 @@ def open_session(
         if exp.cluster.remote:
             workers = opened()
         folder = stack.enter_context(store.draft())
-        yield Session(exp, store, folder, workers, clock, progress or silent)
+        yield Session(exp, store, folder, workers, clock, progress or silent, strict)

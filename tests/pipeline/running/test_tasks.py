@@ -15,7 +15,7 @@ from pipeline import load_model, run
 from pipeline.answers.problem import fold_codes
 from pipeline.answers.result import find_result
 from pipeline.config.load import load_experiment
-from pipeline.model.parts import write_manifest
+from pipeline.model.parts import write_model_manifest
 from pipeline.model.predict import predict_to_file
 from pipeline.model.verify import verify
 from pipeline.rows.dataset import open_dataset
@@ -96,7 +96,7 @@ def test_verify__agrees_and_names_what_was_forged(trained, tmp_path):
         group = zarr.open_group(str(folder / "model.zarr"), mode="r+")
         change(group)
         (folder / "model.zarr" / "manifest.json").unlink()
-        write_manifest(folder / "model.zarr")
+        write_model_manifest(folder / "model.zarr")
         return [difference["part"] for difference in verify(folder, trust=True)["differences"]]
 
     def halve_one(group):
