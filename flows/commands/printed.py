@@ -106,17 +106,16 @@ def runs_table(listing: dict[str, Any]) -> str:
     found = listing["runs"]
     if not found:
         return "no runs"
-    lines = [
-        f"{'published (UTC)':<16} {'score':>8} {'by':<10} {'status':<10} {'gate':<6} {'gap':>8} {'seconds':>8}  run"
-    ]
+    lines = [f"{'published (UTC)':<16} {'score':>8}  {'status':<10} {'gate':<6} {'gap':>8} {'seconds':>8}  run"]
     for entry in found:
-        score, gap = number(entry.get("score"), ".4g"), number(entry.get("relative_gap"), ".1e")
+        score, gap = number(entry.get("score"), ".4f"), number(entry.get("relative_gap"), ".1e")
         total, date = number(entry.get("seconds", {}).get("total"), ".1f"), entry["date"][:16].replace("T", " ")
         passed = {None: "", True: "passed", False: "FAILED"}[(entry.get("gate") or {}).get("passed")]
-        by, status = (entry.get("scored_by") or "accuracy")[:10], entry.get("status") or ""
-        lines.append(f"{date:<16} {score:>8} {by:<10} {status:<10} {passed:<6} {gap:>8} {total:>8}  {entry['run']}")
-        if entry["params"]:
-            lines.append(" " * 17 + ", ".join(f"{key} {value}" for key, value in entry["params"].items()))
+        status = entry.get("status") or ""
+        lines.append(f"{date:<16} {score:>8}  {status:<10} {passed:<6} {gap:>8} {total:>8}  {entry['run']}")
+        by = [f"by {entry['scored_by']}"] if entry.get("scored_by", "accuracy") != "accuracy" else []
+        if told := [*by, *(f"{key} {value}" for key, value in entry["params"].items())]:
+            lines.append(" " * 17 + ", ".join(told))
     return "\n".join(lines)
 
 

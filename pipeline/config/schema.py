@@ -86,6 +86,8 @@ class Experiment(Section):
         given, labelled = self.model_fields_set, self.data.label is not None
         check_pairing(self.task, given, self.machine, self.build_solver(), self.build_kernel(), self.C, labelled)
         self.kind.check_scores(self.scores, self.task)
+        if self.sweep is not None:  # what is written back says which score it was
+            object.__setattr__(self, "sweep", self.sweep.model_copy(update={"refit": self.refit}))
         return self
 
     @model_validator(mode="after")
@@ -208,8 +210,6 @@ class Experiment(Section):
         Sources count by their path; the bytes behind it are the dataset's fingerprint.
         """
         plain = self.model_dump(by_alias=True, exclude={*ELSEWHERE, *foreign_keys(self.task)})
-        if plain["sweep"] is not None:
-            plain["sweep"]["refit"] = self.refit
         plain["solver"].pop("time_limit", None)
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
