@@ -286,19 +286,19 @@ class Work:
 
     def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
-        rows = self.rows(k)
-        if self.pairs and isinstance(self.source, Source):
-            return self.source.take(rows)
-        if not isinstance(self.source, PairGrams):
-            return self.source
-        if "resident" in (self.plan, self._plan(len(rows), 1)):
+        rows, source = self.rows(k), self.source
+        if not self.pairs and isinstance(source, Source):
+            return source
+        if isinstance(source, ResidentGram):
+            return source.take(rows)
+        if isinstance(source, PairGrams) and "resident" in (self.plan, self._plan(len(rows), 1)):
             codes = self.goals[k].negative, self.goals[k].positive
             edges = (np.searchsorted(self.distinct.codes, (code, code + 1)).tolist() for code in codes)
             i, j = (slice(*ends) for ends in edges)
-            gram = self.source.pair(i, j)
+            gram = source.pair(i, j)
             if gram is not None:
                 return gram
-        return self._cached(self.source.source.take(rows))
+        return self._cached(source.source.take(rows))  # type: ignore[union-attr]
 
     def training(self, n_rows: int) -> Training:
         """Keep the support vectors, and give every copy of a row its share; `n_rows` of a K that was given."""
