@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.values import is_url
-from pipeline.model.stored import OWNER, SIGNATURE, check_parts, model_folder
+from pipeline.model.parts import OWNER, SIGNATURE, check_parts, model_folder
 from pipeline.storage.bucket import Bucket
 from pipeline.storage.copies import address_of
 from svmcore.errors import InputError

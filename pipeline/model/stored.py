@@ -5,8 +5,6 @@ Loading checks each hash and runs no code of the file. Runs as a whole are the b
 
 import dataclasses
 import functools
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,51 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.config.values import expand, is_url
+from pipeline.model.parts import FORMAT, check_parts, mark_as_own, model_folder, write_manifest
+from pipeline.rows.row_files import as_dense
 from pipeline.rows.scaling import Scaling
+from pipeline.rows.schema import Schema
+from pipeline.rows.sources.arrow import FrameSource, is_frame
 from pipeline.rows.sources.streams import check_expansion
-from pipeline.storage.base import Store
-from pipeline.storage.copies import address_of, fetched
-from pipeline.storage.files import sha256_of_json, write_atomic
-from pipeline.storage.local import LocalStore
-from pipeline.storage.private import is_own, mark_of
-from pipeline.storage.runs import open_store, run_id
+from pipeline.storage.copies import address_of
 from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 
-__all__ = [
-    "FORMAT",
-    "ChangedPart",
-    "LocalStore",
-    "Store",
-    "StoredModel",
-    "check_own_config",
-    "check_parts",
-    "is_own_model",
-    "load_model",
-    "model_folder",
-    "open_store",
-    "run_folder",
-    "run_id",
-    "save_model",
-]
+__all__ = ["StoredModel", "label_array", "load_model", "save_model"]
 
-FORMAT = 3  # 2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself
-MANIFEST = "manifest.json"
-OWNER = "owner"  # this account's mark on the manifest
-SIGNATURE = "model.sig"
-BESIDE = (MANIFEST, OWNER, SIGNATURE)  # what is about the parts, and is none
 ROWS_BYTES = 32 << 20
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError, MemoryError)
-
-
-class ChangedPart(InputError):
-    """A part of a model that is not what its manifest says."""
-
-    def __init__(self, folder: Path, part: str, what: str) -> None:
-        super().__init__(f"model {address_of(folder)}: part {part} {what}; restore it or train again")
-        self.part = part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +41,8 @@ class StoredModel:
         What the training rows went through; `predict` applies it.
     metadata
         Configuration, certificates and counts of the run that made it.
+    schema
+        What the columns were that it was trained on; `predict` matches tables with it.
     support
         (m,) merged training rows that the support vectors are.
     path
@@ -81,6 +51,7 @@ class StoredModel:
 
     model: Model
     scaling: Scaling
+    schema: Schema
     metadata: dict[str, Any]
     support: Any
     path: str
@@ -90,27 +61,54 @@ class StoredModel:
         """Labels as they were in the data, in the order of their codes."""
         return list(self.metadata["classes"])
 
-    def decision_function(self, X: Any) -> Any:
-        """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]."""
-        return self.model.decision_function(self.scaling.apply(_rows(X)))
+    def decision_function(self, X: Any, ignore_extra: bool = False) -> Any:
+        """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]: see `predict`."""
+        return self.decide(self._rows(X, ignore_extra))
 
-    def predict(self, X: Any) -> Any:
-        """Labels (n,) of raw rows, with the types they had in the data."""
-        return self.model.predict(self.scaling.apply(_rows(X)))
+    def predict(self, X: Any, ignore_extra: bool = False) -> Any:
+        """Labels (n,) of raw rows, with the types they had in the data.
 
+        Parameters
+        ----------
+        X
+            Rows (n, p) as an array, CSR or a list of lists, columns in the order of training; or a data frame of
+            pandas, polars or pyarrow, whose columns are found by name where the training data had names.
+        ignore_extra
+            Whether columns of a data frame that the training data did not have are left out; they are refused else.
 
-def _rows(X: Any) -> Any:
-    """Rows as an array: a matrix, a frame or a list of lists; one row alone is refused, as scikit-learn does."""
-    rows = X if hasattr(X, "tocsr") else np.asarray(X)
-    if rows.ndim != 2:
-        raise InputError(f"X has shape {rows.shape}; rows and features, (n, p), are needed: give [row] for one row")
-    return rows
+        Raises
+        ------
+        InputError
+            Another number of columns, one that is missing or of another kind, or a missing value that is not filled.
+        """
+        return self.model.predict(self.scaling.apply(self.schema.encode(self._rows(X, ignore_extra))))
+
+    def decide(self, X: Any) -> Any:
+        """Decision values of rows (n, p) as a source reads them: see `Schema.encode`."""
+        return self.model.decision_function(self.scaling.apply(self.schema.encode(X)))
+
+    def _rows(self, X: Any, ignore_extra: bool) -> Any:
+        if is_frame(X):
+            return FrameSource(X, self.schema.ignoring_extra() if ignore_extra else self.schema).rows()
+        rows = X if hasattr(X, "tocsr") else np.asarray(X, order="C")  # another order would be other bits
+        if rows.ndim != 2:
+            raise InputError(f"X has shape {rows.shape}; rows and features, (n, p), are needed: give [row] for one row")
+        if self.schema.categories:
+            raise InputError("the model has columns of text, which an array has not; give a data frame")
+        if self.schema.is_plain:
+            return rows
+        return np.asarray(as_dense(rows), np.float64)
 
 
 def save_model(
-    path: str | Path, model: Model, scaling: Scaling, support: Any, metadata: Mapping[str, Any]
+    path: str | Path,
+    model: Model,
+    scaling: Scaling,
+    support: Any,
+    metadata: Mapping[str, Any],
+    schema: Schema | None = None,
 ) -> dict[str, Any]:
-    """Write a model as a zarr group and its manifest; returns the manifest.
+    """Write a model as a zarr group and its manifest; returns the manifest. Without a schema, rows are taken as read.
 
     Chunks are raw with a crc32c, so that equal models are equal bytes.
     """
@@ -119,6 +117,8 @@ def save_model(
     group = zarr.create_group(str(path), zarr_format=3, overwrite=False)
     arrays = {"coef": model.coef, "bias": model.bias, "support": np.asarray(support, np.int64)}
     arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    schema = schema or Schema(len(scaling.factor))
+    arrays |= schema.arrays()
     arrays |= _rows_as_arrays(model.support_vectors)
     for name, values in arrays.items():
         _write_array(group, name, np.ascontiguousarray(values))
@@ -130,37 +130,19 @@ def save_model(
             "classes": _plain(model.classes),
             "multiclass": model.scheme,
             "scaling": scaling.kind,
+            "schema": schema.record(),
             "shape": list(model.support_vectors.shape),
             "sparse": not isinstance(model.support_vectors, np.ndarray),
         }
     )
-    manifest = _write_manifest(Path(path))
-    if mark := mark_of(_digest(Path(path) / MANIFEST)):
-        write_atomic(Path(path) / OWNER, mark.encode())
+    manifest = write_manifest(Path(path))
+    mark_as_own(Path(path))
     return manifest
-
-
-def is_own_model(folder: Path) -> bool:
-    """Whether this account wrote the model: its mark holds for the manifest, and so for every part."""
-    try:
-        return is_own(_digest(folder / MANIFEST), (folder / OWNER).read_text(encoding="ascii", errors="replace")[:128])
-    except OSError:
-        return False
 
 
 def _plain(values: Any) -> list[Any]:
     """JSON values of an array or a list of labels."""
     return [value.item() if isinstance(value, np.generic) else value for value in values]
-
-
-def check_own_config(config: str | Path) -> None:
-    """Refuse the config in the folder of a run that this account did not write: it may name any file or address."""
-    folder = Path(config).expanduser().absolute().parent
-    if (folder / "metrics.json").is_file() and not is_own_model(folder / "model.zarr"):
-        raise InputError(
-            f"{config}: lies in a run that this account did not write, so what it names is not opened; "
-            "copy it to a file of your own, or give --trust"
-        )
 
 
 def _rows_as_arrays(rows: Any) -> dict[str, Any]:
@@ -179,88 +161,6 @@ def _write_array(group: Any, name: str, values: Any) -> None:
         name, shape=values.shape, dtype=values.dtype, chunks=chunks, compressors=[Crc32cCodec()], fill_value=0
     )
     array[...] = values
-
-
-def _write_manifest(folder: Path) -> dict[str, Any]:
-    parts = {part: _digest(folder / part) for part in _parts(folder)}
-    manifest: dict[str, Any] = {"format": FORMAT, "parts": parts}
-    manifest["self"] = _self_digest(manifest)
-    write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
-    return manifest
-
-
-def _self_digest(manifest: Mapping[str, Any]) -> str:
-    """Sha256 of all that a manifest says but this; before format 3, of its list of parts."""
-    if manifest["format"] < 3:
-        return sha256_of_json(manifest["parts"])
-    return sha256_of_json({key: value for key, value in manifest.items() if key != "self"})
-
-
-def _parts(folder: Path) -> list[str]:
-    names = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    return sorted(name for name in names if name not in BESIDE)
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _local(path: str | Path) -> Path:
-    """Return the path, or a copy of what is at a URL."""
-    place = expand(str(path))
-    return fetched(place.rstrip("/")) if is_url(place) else Path(place).expanduser().absolute()
-
-
-def model_folder(path: str | Path) -> Path:
-    """Folder of a model given it or its run folder (a path, or a URL: copied here); InputError if there is none."""
-    folder = _local(path)
-    for candidate in (folder, folder / "model.zarr"):
-        if (candidate / MANIFEST).is_file() or (candidate.name == "model.zarr" and candidate.is_dir()):
-            return candidate
-    raise InputError(f"no model at {path}; give the model.zarr of a run, or the run's folder")
-
-
-def run_folder(path: str | Path) -> Path:
-    """Folder of a run given it or its model (a path, or a URL: copied here); InputError if there is none."""
-    folder = _local(str(path).rstrip("/").removesuffix("/model.zarr"))
-    for candidate in (folder, folder.parent):
-        if (candidate / "metrics.json").is_file():
-            return candidate
-    raise InputError(f"no run at {path}; give the folder that holds metrics.json (`marginflow runs` lists them)")
-
-
-def check_parts(folder: Path) -> None:
-    """Compare every part with the manifest; InputError naming the first that differs, is missing or was added."""
-    manifest = _read_manifest(folder)
-    parts = manifest["parts"]
-    if manifest.get("self") != _self_digest(manifest):
-        raise ChangedPart(folder, MANIFEST, "was changed")
-    here = set(_parts(folder))
-    for part in sorted(here | set(parts)):
-        if part not in here:
-            raise ChangedPart(folder, part, "is missing")
-        if part not in parts:
-            raise ChangedPart(folder, part, "is not in the manifest")
-        if _digest(folder / part) != parts[part]:
-            raise ChangedPart(folder, part, "was changed (its sha256 differs)")
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-    except FileNotFoundError:
-        raise ChangedPart(folder, MANIFEST, "is missing") from None
-    except ValueError:
-        raise ChangedPart(folder, MANIFEST, "is not JSON") from None
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("parts"), dict):
-        raise ChangedPart(folder, MANIFEST, "lists no parts")
-    if not isinstance(manifest.get("format"), int) or manifest["format"] > FORMAT:
-        raise InputError(
-            f"model {address_of(folder)} has format {manifest.get('format')}; "
-            f"this marginflow reads up to format {FORMAT}: install a newer marginflow"
-        )
-    return manifest
 
 
 def load_model(path: str | Path) -> StoredModel:
@@ -300,11 +200,19 @@ def _opened(folder: Path) -> StoredModel:
         scheme=metadata["multiclass"],
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
-    _check_shapes(model, scaling, metadata)
-    return StoredModel(model, scaling, metadata, read("support"), address_of(folder))
+    schema = _schema(read, group, metadata, len(scaling.factor))
+    _check_shapes(model, scaling, schema)
+    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder))
 
 
-def _check_shapes(model: Model, scaling: Scaling, metadata: Mapping[str, Any]) -> None:
+def _schema(read: Any, group: Any, metadata: Mapping[str, Any], p: int) -> Schema:
+    """What the columns were; a model before format 4 does not say."""
+    if metadata["format"] < 4:
+        return Schema(p)
+    return Schema.of(metadata["schema"], {name: read(name) for name in ("fill", "least", "largest") if name in group})
+
+
+def _check_shapes(model: Model, scaling: Scaling, schema: Schema) -> None:
     """Refuse parts that do not belong together: coefficients (k, m), rows (m, p), biases (k,), scaling (p,)."""
     k, m = model.coef.shape
     p = model.support_vectors.shape[1]
@@ -313,6 +221,8 @@ def _check_shapes(model: Model, scaling: Scaling, metadata: Mapping[str, Any]) -
         "bias": (model.bias.shape, (k,)),
         "shift": (scaling.shift.shape, (p,)),
         "factor": (scaling.factor.shape, (p,)),
+        "schema": ((schema.width,), (p,)),
+        **{name: (values.shape, (schema.p,)) for name, values in schema.arrays().items()},
     }
     for name, (given, needed) in found.items():
         if given != needed:

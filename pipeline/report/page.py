@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.config import quantities
 from pipeline.config.values import is_url
 from pipeline.config.yaml12 import parse
-from pipeline.model.stored import check_parts, model_folder, run_folder
+from pipeline.model.parts import check_parts, model_folder, run_folder
 from pipeline.report import batch_figures, figures, formats
 from pipeline.report.batch import Batch, batch_of, value_text
 from pipeline.storage.bucket import Bucket

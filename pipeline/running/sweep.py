@@ -4,7 +4,8 @@ import dataclasses
 
 from pipeline.answers.result import read_answer
 from pipeline.compute.progress import silent
-from pipeline.config.schema import Experiment, Sweep
+from pipeline.config.schema import Experiment
+from pipeline.config.sections import Sweep
 from pipeline.layout.parts import Part
 from pipeline.layout.sweep import Point
 from pipeline.model import assemble as scoring

@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_consistent_length, validate_data
 
-from svmcore._interrupt import stop_on_interrupt
 from svmcore.adapters.fitted import Fitted
 from svmcore.adapters.hooks import Hooks, early_end
 from svmcore.adapters.layout import kernel_of, parameters_of
@@ -25,6 +24,7 @@ from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.model import Model
 from svmcore.points import Floats
+from svmcore.runtime.interrupt import stop_on_interrupt
 from svmcore.solution import Status
 from svmcore.solvers import Solver
 from svmcore.tasks import Task

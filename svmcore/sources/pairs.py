@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from svmcore._threads import split_range
 from svmcore.points import Floats
+from svmcore.runtime.threads import split_range
 from svmcore.sources.computed import ComputedColumns
 from svmcore.sources.resident import ResidentGram, fill_grams
 

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from svmcore._numba import njit
-from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel, blocks
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Points
+from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from pipeline.model.stored import OWNER, load_model, save_model
+from pipeline.model.parts import OWNER
+from pipeline.model.stored import load_model, save_model
 from pipeline.rows.scaling import Scaling
 from pipeline.storage.local import LocalStore
 from pipeline.storage.runs import open_store
@@ -93,7 +94,7 @@ def test_load__manifest_that_hides_a_change_is_noticed(saved):
 def test_load__newer_format_names_both_versions(saved):
     manifest = json.loads((saved / "manifest.json").read_text()) | {"format": 7}
     (saved / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=r"format 7.*up to format 3"):
+    with pytest.raises(InputError, match=r"format 7.*up to format 4"):
         load_model(saved)
 
 

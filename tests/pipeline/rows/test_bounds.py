@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zarr
 
-from pipeline.config.schema import Data
+from pipeline.config.sections import Data
 from pipeline.rows.sources.open import open_source
 from svmcore.errors import InputError
 

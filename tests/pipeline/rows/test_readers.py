@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from pipeline.config.load import load_experiment
-from pipeline.config.schema import Data
+from pipeline.config.sections import Data
 from pipeline.rows.sources import npz
 from pipeline.rows.sources.libsvm_parser import LineError, parse_block
 from pipeline.rows.sources.open import check_sources, format_of, open_source

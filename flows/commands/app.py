@@ -1,0 +1,51 @@
+"""The program `marginflow`: what its commands share, arguments, options and exit codes."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+__all__ = [
+    "DONE",
+    "FAILED",
+    "INTERRUPTED",
+    "REFUSED",
+    "STARTED",
+    "TERMINATED",
+    "Config",
+    "Json",
+    "ModelPath",
+    "Set",
+    "StoreUrl",
+    "app",
+]
+
+STARTED = time.monotonic()
+DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign")
+
+
+class _InOrder(TyperGroup):
+    """Commands as a user meets them, whatever file they are in."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=ORDER.index)
+
+
+app = typer.Typer(
+    name="marginflow",
+    cls=_InOrder,
+    help="Exact, certified kernel SVMs in batches, from one YAML file.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Config = Annotated[str, typer.Argument(metavar="CONFIG", help="YAML file that declares the experiment.")]
+ModelPath = Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder or s3:// URL, or its model.zarr.")]
+Set = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key, e.g. kernel.gamma=0.1.")]
+StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help="Runs: a folder or s3://bucket/prefix.")]
+Json = Annotated[bool, typer.Option("--json", help="Exactly one JSON object on stdout.")]

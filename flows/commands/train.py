@@ -1,0 +1,76 @@
+"""Commands that train: run, plan, schedule."""
+
+from typing import Annotated
+
+import typer
+
+from flows.commands.app import STARTED, Config, Json, Set, StoreUrl, app
+from flows.commands.printed import plan_text, put, summary, tell
+
+__all__ = ["plan", "run", "schedule"]
+
+
+@app.command()
+def run(
+    config: Config,
+    set_: Set = [],  # noqa: B006 -- typer reads it, nobody changes it
+    store: StoreUrl = None,
+    json_: Json = False,
+    no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run the stages plainly.")] = False,
+) -> None:
+    """Train all that the config declares, and publish it with its certificates."""
+    from flows.console import progress_display
+    from flows.witness import Witness
+    from pipeline.config.load import load_experiment
+    from pipeline.config.redact import redacted_override, redacted_text
+    from pipeline.running.clock import Clock
+    from pipeline.running.run import execute
+    from pipeline.running.session import check_inputs
+
+    exp = load_experiment(config, set_)
+    opened, clock = check_inputs(exp, store), Clock(STARTED)
+    with progress_display(exp.tol) as progress:
+        if no_prefect:
+            record = execute(exp, opened, progress, clock=clock)
+        else:
+            shown = {"config": config, "overrides": [redacted_override(text) for text in set_]}
+            with Witness(shown | {"store": store and redacted_text(store)}) as witness:
+                record = execute(exp, opened, progress, witness.tell, clock)
+                witness.published(record)
+    put(record, json_, summary)
+
+
+@app.command()
+def plan(
+    config: Config,
+    set_: Set = [],  # noqa: B006
+    json_: Json = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Open what the config of somebody's run names.")] = False,
+) -> None:
+    """Bytes and seconds, before any work."""
+    from pipeline.config.load import load_experiment
+    from pipeline.model.parts import check_own_config
+    from pipeline.running.plan import plan_of
+
+    if not trust:
+        check_own_config(config)
+    put(plan_of(load_experiment(config, set_)), json_, plan_text)
+
+
+@app.command()
+def schedule(
+    config: Config,
+    cron: Annotated[str, typer.Option("--cron", metavar="EXPR", help='Such as "0 2 * * *", in local time.')],
+    set_: Set = [],  # noqa: B006
+    store: StoreUrl = None,
+) -> None:
+    """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
+    from flows.schedule import serve
+    from pipeline.config.load import load_experiment
+    from pipeline.config.redact import check_parameters
+    from pipeline.running.session import check_inputs
+
+    check_parameters(config, set_)
+    exp = load_experiment(config, set_)
+    check_inputs(exp, store)
+    raise SystemExit(128 + serve(config, exp.name, cron, set_, store, tell))
