@@ -14,9 +14,9 @@ from scipy import sparse
 
 from svmcore.model import Model
 from svmcore.points import Floats, Rows
-from svmcore.recipe import Recipe
-from svmcore.shared import Found
-from svmcore.train import Training
+from svmcore.train.recipe import Recipe
+from svmcore.train.shared import Found
+from svmcore.train.training import Training
 
 __all__ = ["KnownModel", "Prepared", "prepared", "preparing"]
 
