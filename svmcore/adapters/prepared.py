@@ -14,9 +14,8 @@ from scipy import sparse
 
 from svmcore.model import Model
 from svmcore.points import Floats, Rows
-from svmcore.train.recipe import Recipe
+from svmcore.train import Recipe, Training
 from svmcore.train.shared import Found
-from svmcore.train.training import Training
 
 __all__ = ["KnownModel", "Prepared", "prepared", "preparing"]
 
