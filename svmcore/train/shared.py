@@ -19,7 +19,9 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
+from svmcore.monitor import Monitor
 from svmcore.points import Floats, Merged, Rows, merge_rows
+from svmcore.primal import at_groups, slope
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, one_blas_thread
 from svmcore.solution import Solution
