@@ -38,6 +38,7 @@ class Fitted:
     _sparse: bool
     _kernel_name: Any
     _called: Any
+    _doubts: Any
 
     @property
     def model_(self) -> Model:
@@ -62,6 +63,14 @@ class Fitted:
         if self._n_support.sum() != len(self.support_):
             raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         return X
+
+    def _bound(self, rows: Any, decision: Floats) -> Floats:
+        """Bounds (n, k) of what decision values (n, k) at `rows` are off from the exact optimum's."""
+        if self._kernel_name in ("callable", "precomputed"):
+            raise ValueError("return_bound=True needs k(x, x), which rows of a kernel matrix do not tell")
+        if self._doubts is None:
+            raise ValueError("return_bound=True needs the proof of the training; this model was read from a file")
+        return self._doubts.bound(rows, decision)
 
     @property
     def support_vectors_(self) -> Any:
@@ -121,9 +130,24 @@ class FittedClassifier(Fitted):
         """LIBSVM's: the earlier class of a pair is positive."""
         return -1.0 if self._pairwise else 1.0
 
-    def decision_function(self, X: Any) -> Floats:
-        """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo"."""
-        decision = self.model_.decision_function(self._rows(X))
+    def decision_function(self, X: Any, return_bound: bool = False) -> Any:
+        """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo".
+
+        With `return_bound` also, in the same shape, how far each may be from that of the exact optimum: see
+        docs/certificates.md. Votes of pairs have no such bound: it needs `decision_function_shape="ovo"` then.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        decision = self._model.decision_function(rows)
+        if not return_bound:
+            return self._shaped(decision)
+        if self._pairwise and self.decision_function_shape == "ovr":
+            raise ValueError("bounds are of the pairs' values: return_bound=True needs decision_function_shape='ovo'")
+        bound = self._bound(rows, decision)
+        return self._shaped(decision), bound.ravel() if len(self.classes_) == 2 else bound
+
+    def _shaped(self, decision: Floats) -> Floats:
+        """Decision values of the problems (n, k) as scikit-learn has them."""
         if len(self.classes_) == 2:
             return decision.ravel()
         if not self._pairwise:

@@ -278,6 +278,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         self.status_ = tuple(solution.status for solution in training.solutions)
         self.history_ = tuple(solution.history for solution in training.solutions)
         self.plan_ = training.plan
+        self._doubts = training.doubts
         self.fit_status_ = int(any(status is not Status.CONVERGED for status in self.status_))
 
     def _warn_of_status(self, interrupted: bool) -> None:

@@ -28,6 +28,7 @@ from svmcore.tasks import Answer, Task
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
 from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.doubt import Doubts, doubt
 from svmcore.train.plan import Plan, choose_plan
 from svmcore.train.recipe import Recipe
 
@@ -60,6 +61,8 @@ class Training:
         (k, 2) Platt's A and B of each problem; (0, 2) if none were asked for.
     plan
         How K was served.
+    doubts
+        How far decision values may be from the exact optimum's; None of a model whose training is not known.
     """
 
     model: Model
@@ -71,6 +74,7 @@ class Training:
     vector: Floats
     sigmoids: Floats
     plan: Plan
+    doubts: Doubts | None = None
 
 
 @one_blas_thread()
@@ -162,6 +166,8 @@ class Work:
         self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
         self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]
         self.sigmoids = np.zeros((len(self.goals), 2))
+        self.doubts = np.full((len(self.goals), 3), np.inf)
+        self.centre = np.empty(0)
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
@@ -219,6 +225,7 @@ class Work:
         """K of the rows, in columns."""
         kernel = self.recipe.served
         points = kernel.prepare_gram(rows, self.dtype)
+        self.centre = points.centre
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
@@ -239,7 +246,9 @@ class Work:
 
     def _solve_one(self, k: int) -> None:
         qp = self.program(k, self.source_of(k))
-        self.finish(k, qp, self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k)))
+        solution = self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k))
+        self.finish(k, qp, solution)
+        self.doubts[k] = doubt(self.tasks[k], qp, solution)
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""
@@ -322,6 +331,7 @@ class Work:
             vector=vector,
             sigmoids=self.sigmoids if recipe.seed is not None else np.empty((0, 2)),
             plan=self.plan,
+            doubts=Doubts(recipe.served, self.centre, self.doubts, scale),
         )
 
 
