@@ -24,7 +24,7 @@ __all__ = [
 STARTED = time.monotonic()
 DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
-ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign")
+ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign", "warm")
 
 
 class _InOrder(TyperGroup):
