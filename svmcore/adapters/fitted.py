@@ -22,8 +22,8 @@ DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed i
 
 
 def _has_probability(classifier: Any) -> bool:
-    if classifier.probability == "deprecated" or not classifier.probability:
-        raise AttributeError("predict_proba is not available when probability=False")
+    if classifier.calibration is None and classifier.probability is not True:
+        raise AttributeError("predict_proba is not available when probability=False; calibration='folds' asks for it")
     return True
 
 
@@ -119,6 +119,7 @@ class FittedClassifier(Fitted):
     decision_function_shape: str
     _probA: Floats
     _probB: Floats
+    _steps: list[Any]
 
     @property
     def _pairwise(self) -> bool:
@@ -168,16 +169,23 @@ class FittedClassifier(Fitted):
 
     @available_if(_has_probability)
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities (n, n_classes) of rows `X` (n, p), from sigmoids fitted on five folds, coupled over pairs."""
+        """Probabilities (n, n_classes) of rows `X` (n, p), from decision values of five folds, coupled over pairs."""
         X = self._rows(X)
         if self._probA.size == 0:
             raise NotFittedError("predict_proba is not available when fitted with probability=False")
-        later = sigmoid(self._model.decision_function(X), self._probA, self._probB)
+        later = self._later(self._model.decision_function(X))
         if len(self.classes_) == 2:
             return np.hstack([1.0 - later, later])
         if self._pairwise:
             return couple(1.0 - later, len(self.classes_))
-        return np.asarray(later / later.sum(axis=1, keepdims=True))
+        total = later.sum(axis=1, keepdims=True)
+        return np.divide(later, total, out=np.full(later.shape, 1.0 / later.shape[1]), where=total > 0)
+
+    def _later(self, decision: Floats) -> Floats:
+        """Probability (n, k) of each problem's positive class."""
+        if self._steps:
+            return np.column_stack([step.predict(f) for step, f in zip(self._steps, decision.T, strict=True)])
+        return sigmoid(decision, self._probA, self._probB)
 
     @available_if(_has_probability)
     def predict_log_proba(self, X: Any) -> Floats:

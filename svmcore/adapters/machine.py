@@ -139,9 +139,9 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         machine._sparse = sparse.issparse(model.support_vectors) and not isinstance(model.kernel, Precomputed)
         machine.shape_fit_ = (machine.n_features_in_ if isinstance(model.kernel, Precomputed) else m,)
         machine.shape_fit_ += (machine.n_features_in_,)
-        whole, none = np.arange(m), np.empty((0, 2))
+        whole = np.arange(m)
         training = Training(
-            model, (), (), (), support=whole, coef=model.coef, vector=whole, sigmoids=none, plan="resident"
+            model, (), (), (), support=whole, coef=model.coef, vector=whole, held_out=(), plan="resident"
         )
         machine._keep(training, machine._codes_of(model), machine._sparse)
         return machine

@@ -17,6 +17,9 @@ beyond. So abs(q) <= e_v(a), and each variable bounds the multiplier of its grou
 
 .. math::
     e_v(a) = \sqrt{2 \, ridge_v G} \;\text{ if }\; 2 G \le ridge_v a^2, \quad G / a + \tfrac12 ridge_v a \;\text{ else}
+
+A hard margin's primal is taken at w scaled until no row has a loss, which tells nothing of w itself; minus the dual
+alone gives :math:`\rho^2 \le 2 G` then.
 """
 
 import dataclasses
@@ -36,9 +39,9 @@ ROUNDING = 1e-12  # of values and norms: what float64 leaves of a decision value
 
 
 class Doubt(NamedTuple):
-    """Of one solution: a bound G of ||w - w*||^2, and how far bias and scale may be from any optimal ones."""
+    """Of one solution: bounds of ||w - w*||^2, and of how far bias and scale may be from any optimal ones."""
 
-    gap: float
+    distance2: float
     bias: float
     scale: float
 
@@ -52,7 +55,7 @@ class Doubts:
     kernel, centre
         What K was of, with numbers for its parameters, and the centre of its rows (p,).
     each
-        (k, 3) G, bias and scale of each problem, in units of its program; `scale` (k,) is what the model divided by.
+        (k, 3) the `Doubt` of each problem, in units of its program; `scale` (k,) is what the model divided by.
     """
 
     kernel: Kernel
@@ -63,14 +66,14 @@ class Doubts:
     def bound(self, X: Rows, decision: Floats) -> Floats:
         r"""abs(f - f*) (n, k) at most, at rows `X` (n, p) with decision values (n, k).
 
-        .. math::  |f - f^*| \le \frac{\sqrt{G k(x, x)} + |b - b^*| + |f| |s - s^*|}{s - |s - s^*|}
+        .. math::  |f - f^*| \le \frac{\|w - w^*\| \sqrt{k(x, x)} + |b - b^*| + |f| |s - s^*|}{s - |s - s^*|}
 
         k is the kernel about the centre, where that was served.
         """
         norm = np.sqrt(np.maximum(self.kernel.diagonal_of(self.kernel.prepare(X, self.centre, np.float64)), 0.0))
-        gap, bias, scale = self.each.T
+        distance2, bias, scale = self.each.T
         with np.errstate(invalid="ignore"):  # infinite times 0
-            numerator = norm[:, None] * np.sqrt(gap) + bias + np.abs(decision) * scale
+            numerator = norm[:, None] * np.sqrt(distance2) + bias + np.abs(decision) * scale
         numerator += ROUNDING * (np.abs(decision) * self.scale + norm[:, None])
         left = self.scale - scale
         found = np.divide(numerator, left, out=np.full(decision.shape, np.inf), where=left > 0)
@@ -82,18 +85,19 @@ def doubt(task: Task, qp: SignedQP, solution: Solution) -> Doubt:
 
     >>> from svmcore import SMO, SVC, ResidentGram
     >>> qp = SVC().program(ResidentGram(np.array([[1.0, -1.0], [-1.0, 1.0]])), np.array([1.0, -1.0]), 10.0)
-    >>> doubt(SVC(), qp, SMO().solve(qp)).gap < 1e-12
+    >>> doubt(SVC(), qp, SMO().solve(qp)).distance2 < 1e-12
     True
     """
     found = solution.certificate
     if found.relative_gap is None or not np.isfinite(found.primal):
         return Doubt(np.inf, np.inf, 0.0)
     gap = max(0.0, found.primal - found.dual) + 2.0 * found.bar
-    errors = np.array([_multiplier(qp, solution, g, gap) for g in range(len(qp.groups.sums))])
-    return Doubt(gap, *task.doubt(errors))
+    distance2 = 2.0 * gap if qp.unbounded.any() else gap  # the primal of a hard margin is that of a longer w
+    errors = np.array([_multiplier(qp, solution, g, gap, distance2) for g in range(len(qp.groups.sums))])
+    return Doubt(distance2, *task.doubt(errors))
 
 
-def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float) -> float:
+def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float, distance2: float) -> float:
     """How far the multiplier of group `g` may be from any optimal one."""
     at, found = qp.groups.members(g, qp.m), solution.certificate
     score, beta, ridge = solution.score[at], solution.beta[at], qp.ridge[at]
@@ -102,7 +106,7 @@ def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float) -> float:
         return np.inf
     # scores that decide are known to the certificate's uncertainty; the others would bound less
     error, band = found.uncertainty, found.kkt_gap + found.uncertainty
-    near = np.sqrt(gap * np.maximum(qp.diagonal[at], 0.0)) + error
+    near = np.sqrt(distance2 * np.maximum(qp.diagonal[at], 0.0)) + error
     rises = (up > 0) & (score >= score[up > 0].max() - band)
     falls = (down > 0) & (score <= score[down > 0].min() + band)
     least = float(((score - near)[rises] - _excess(ridge[rises], up[rises], gap)).max())
@@ -113,5 +117,7 @@ def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float) -> float:
 
 def _excess(ridge: Floats, room: Floats, gap: float) -> Floats:
     """Values e_v(a) (m,) of the module's formula."""
-    soft = 2.0 * gap <= ridge * room**2
-    return np.where(soft, np.sqrt(2.0 * ridge * gap), gap / room + 0.5 * np.where(soft, 0.0, ridge * room))
+    finite = np.isfinite(room)
+    a = np.where(finite, room, 1.0)
+    soft = (2.0 * gap <= ridge * a**2) | ~finite
+    return np.where(soft, np.sqrt(2.0 * ridge * gap), gap / a + 0.5 * ridge * a)

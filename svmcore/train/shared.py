@@ -96,14 +96,14 @@ class Found:
     coef: Rows
     solutions: tuple[Solution, ...]
     answers: tuple[Answer, ...]
-    sigmoids: Floats
+    held_out: tuple[tuple[Floats, Floats], ...]
     decisions: Floats
 
     def training(self) -> Training:
         """As `svmcore.train.train` on the rows of the fold returns it, apart from the solutions' vectors."""
         work = Work(self.recipe, self.distinct, self.fold.classes, Control())
         work.coef, work.plan = self.coef.toarray(), "resident"
-        work.solutions, work.answers, work.sigmoids = list(self.solutions), list(self.answers), self.sigmoids
+        work.solutions, work.answers, work.held_out = list(self.solutions), list(self.answers), list(self.held_out)
         return work.training(len(self.fold.train))
 
 
@@ -354,4 +354,4 @@ def _slim(work: Work, fold: Fold, decisions: Floats) -> Found:
     """What cannot be made again at once."""
     coef = sparse.csr_matrix(work.coef)
     solutions, answers = tuple(work.solutions), tuple(work.answers)
-    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, work.sigmoids, decisions)
+    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions)
