@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.answers.live import Line, watching
+from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.leases import LeaseLost
@@ -140,7 +140,7 @@ def solve_chains(
     root = Path(chains[0][0].root)
     with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
         watch.done = done
-        for found in _answers(chains, workers, source, str(watch.folder)):
+        for found in _answers(chains, workers, source, watch):
             every += found
             for one in found:
                 share(root, one)
@@ -151,10 +151,12 @@ def solve_chains(
 
 
 def _answers(
-    chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, live: str
+    chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, watch: Watch
 ) -> Iterator[list[Ended]]:
+    live = str(watch.folder)
     if workers is not None and source is None:
-        for _, ended in workers.map(functools.partial(solve_chain, live=live), list(chains)):
+        solve = functools.partial(solve_chain, live=live)
+        for _, ended in workers.map(solve, chains, sign=lambda: watch.seen):
             yield ended
         return
     threads = 1 if source is not None else min(len(chains), n_threads())
