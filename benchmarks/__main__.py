@@ -39,8 +39,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from benchmarks import machine, suites, tables
-    from benchmarks.measure import Terms
+    from benchmarks.contest import machine
+    from benchmarks.contest.measure import Terms
+    from benchmarks.page import tables
+    from benchmarks.suites import fits as suites
 
     suites.selected(arguments.cases)
     resumed = results.last_run(arguments.results) if arguments.resume else None
@@ -52,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _batch(arguments: argparse.Namespace) -> None:
-    from benchmarks import batch
+    from benchmarks.suites import batch
 
     name = time.strftime("%Y-%m-%dT%H:%M:%S")
     request = batch.Request(arguments.data, arguments.only, arguments.rows or batch.ROWS, arguments.repeats)
@@ -62,13 +64,13 @@ def _batch(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from benchmarks import report
+    from benchmarks.page import report
 
     print(report.write(arguments.results, arguments.docs))
 
 
 def _list(_: argparse.Namespace) -> None:
-    from benchmarks import suites
+    from benchmarks.suites import fits as suites
 
     for suite, case, _work in suites.selected(()):
         print(f"{suite:15} {case}")

@@ -19,9 +19,9 @@ import numpy as np
 from svmcore import Bias, ComputedColumns, Hinge, Linear, Monitor, Points, Progress, SignedQP, Solution, Solver
 from svmcore import classification as program_of
 from svmcore.errors import Unsupported
-from svmcore.losses import Loss, SquaredHinge
 from svmcore.solution import Status
 from svmcore.solvers.base import ConvergenceWarning
+from svmcore.tasks.losses import Loss, SquaredHinge
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, IMAGES = ROOT / "docs" / "choosing_a_solver.md", ROOT / "docs" / "images"

@@ -26,17 +26,16 @@ from svmcore.kernels import (
     Sum,
     Tanh,
 )
-from svmcore.losses import Hinge, Loss, SquaredHinge
-from svmcore.model import Model, assemble
+from svmcore.model import Model, Target, assemble, targets
 from svmcore.monitor import Monitor, Progress
-from svmcore.multiclass import Target, targets
 from svmcore.points import Points
+from svmcore.points.identical import Merged, merge_rows
 from svmcore.qp import Bias, Groups, SignedQP
-from svmcore.rows import Merged, merge_rows
 from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
 from svmcore.tasks import SVC, Task, classification
+from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
 __all__ = [
     "RBF",

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._threads import one_blas_thread
 from svmcore.points import Floats
 from svmcore.primal import at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP, exact_sum
+from svmcore.runtime.threads import one_blas_thread
 from svmcore.sources.base import matvec_and_sizes, matvec_compensated
 
 __all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._numba import njit
 from svmcore.points import Floats
+from svmcore.runtime.compiled import njit
 
 __all__ = ["Known", "Squares", "gather_known", "squares"]
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PLUGIN = """
 import svmcore.{package}
-from svmcore._plugins import import_siblings
+from svmcore.runtime.plugins import import_siblings
 
 svmcore.{package}.__path__.append({folder!r})
 import_siblings("svmcore.{package}", [{folder!r}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.remote import Remote, WorkerEnded
+from benchmarks.contest.remote import Remote, WorkerEnded
 from benchmarks.truth.design import LIMIT_SECONDS, Problem
 from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP, OFF_ITS_BAR, verdicts_of
 from benchmarks.truth.workers import Judge, Libsvm, Ours

@@ -17,12 +17,15 @@ def predict(
     model: ModelPath,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Rows, with or without labels.")],
     output: Annotated[str | None, typer.Option("--output", metavar="FILE", help=".csv, .parquet or .json.")] = None,
+    ignore_extra: Annotated[
+        bool, typer.Option("--ignore-extra", help="Leave out columns that the training data did not have.")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Labels and decision values of a source."""
     from pipeline.model.predict import predict_to_file
 
-    record = predict_to_file(model, source, output if output or json_ else "-")
+    record = predict_to_file(model, source, output if output or json_ else "-", ignore_extra=ignore_extra)
     if json_:
         put(record, True, str)
     else:
@@ -78,7 +81,8 @@ def export(
 
     stored = load_model(model)
     check_writable(Path(file).absolute().parent, file)
-    for written in export_model(stored.model, file, stored.scaling.shift, stored.scaling.factor):
+    columns = None if stored.schema.is_plain else [*stored.schema.features()]
+    for written in export_model(stored.model, file, stored.scaling.shift, stored.scaling.factor, columns):
         sys.stdout.write(f"{written}\n")
 
 

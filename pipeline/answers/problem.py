@@ -21,7 +21,7 @@ from pipeline.kernel.gram import open_gram
 from pipeline.rows.dataset import open_dataset
 from pipeline.rows.folds import stratified_folds
 from svmcore.kernels import Kernel
-from svmcore.multiclass import Target, targets
+from svmcore.model import Target, targets
 from svmcore.qp import Bias, SignedQP
 from svmcore.sources import ResidentGram, Source
 from svmcore.tasks import SVC
@@ -53,7 +53,7 @@ class ProblemTask:
     kernel
         Spec of the model's kernel, with numbers; K is of its `served_kernel`.
     target
-        Index into `svmcore.multiclass.targets`.
+        Index into `svmcore.model.targets`.
     C
         Before counts and class weights; None is a hard margin.
     class_weight

@@ -17,10 +17,10 @@ from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.leases import LeaseLost
-from svmcore._threads import n_threads, one_blas_thread
 from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.runtime.threads import n_threads, one_blas_thread
 from svmcore.solution import Status
 from svmcore.solvers import Solver
 from svmcore.sources import Source

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from svmcore._threads import one_blas_thread
 from svmcore.errors import InputError, MemoryLimit, SVMError
+from svmcore.runtime.threads import one_blas_thread
 
 __all__ = [
     "LOST_SECONDS",

@@ -28,9 +28,9 @@ from pipeline.config.values import (
     valid_solver,
 )
 from svmcore.kernels import Kernel
-from svmcore.losses import Hinge, SquaredHinge
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
+from svmcore.tasks.losses import Hinge, SquaredHinge
 
 __all__ = ["NOT_SWEPT", "Experiment", "canonical_json"]
 

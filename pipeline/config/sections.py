@@ -39,6 +39,17 @@ class Data(Section):
         default=None, description="a fraction between 0 and 1 of the rows, or a second source"
     )
     label: int | str = Field(default=-1, description="a column's name or its position counted from 0 (-1 is the last)")
+    id: int | str | None = Field(
+        default=None, description="a column's name or its position counted from 0, which predictions repeat"
+    )
+    features: list[int | str] | None = Field(
+        default=None, min_length=1, description="a list of columns, by name or position counted from 0 (absent: all)"
+    )
+    drop: list[int | str] | None = Field(
+        default=None, description="a list of columns that are no features, by name or position counted from 0"
+    )
+    missing: Literal["refuse", "mean", "median"] = Field(default="refuse", description="refuse, mean or median")
+    categories: Literal["refuse", "onehot"] = Field(default="refuse", description="refuse or onehot")
     header: bool | None = Field(default=None, description="true or false (absent: detected)")
     delimiter: str | None = Field(
         default=None, min_length=1, max_length=1, description="one character (absent: detected)"

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pipeline.storage.files import writing
-from svmcore._numba import njit
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.base import InnerProductKernel, blocks
 from svmcore.points import Floats, Points
+from svmcore.runtime.compiled import njit
 
 __all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "unmap", "worker_points", "worker_rows"]
 

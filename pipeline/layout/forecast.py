@@ -20,8 +20,8 @@ from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
 from pipeline.layout.sweep import n_targets
 from pipeline.rows import dataset as datasets
-from svmcore._threads import n_threads
 from svmcore.errors import MemoryLimit
+from svmcore.runtime.threads import n_threads
 from svmcore.solvers.smo import SMO
 
 __all__ = ["fitting", "forecast"]

@@ -14,12 +14,12 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask
 from pipeline.layout.rates import Rates
-from svmcore._threads import one_blas_thread
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.model import targets
 from svmcore.monitor import Monitor
-from svmcore.multiclass import targets
 from svmcore.qp import Bias
+from svmcore.runtime.threads import one_blas_thread
 from svmcore.solvers import Solver
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
 from svmcore.tasks import SVC

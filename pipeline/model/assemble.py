@@ -14,8 +14,7 @@ from pipeline.answers.result import ProblemResult
 from pipeline.model import evaluation, metrics
 from pipeline.model.stored import label_array
 from svmcore.kernels import Kernel
-from svmcore.model import Model
-from svmcore.multiclass import vote
+from svmcore.model import Model, vote
 
 __all__ = ["assemble", "class_entries", "evaluation_of", "train_confusion"]
 

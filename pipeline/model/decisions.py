@@ -22,10 +22,9 @@ from pipeline.compute.workers import Workers
 from pipeline.model import evaluation
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
-from svmcore._threads import split_range
 from svmcore.errors import InputError
-from svmcore.model import Model
-from svmcore.multiclass import vote
+from svmcore.model import Model, vote
+from svmcore.runtime.threads import split_range
 
 __all__ = ["Recipe", "score_test_rows"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from pipeline.answers.problem import ProblemTask, held_out_counts, training_counts
 from pipeline.answers.result import ProblemResult, read_answer
 from pipeline.model.metrics import worst, worst_status
-from svmcore.multiclass import vote
+from svmcore.model import vote
 
 __all__ = ["Entry", "cross_validated", "entry_of", "ranked", "results_csv"]
 

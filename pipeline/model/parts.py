@@ -31,7 +31,8 @@ __all__ = [
     "write_model_manifest",
 ]
 
-FORMAT = 3  # 2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself
+FORMAT = 4
+"""2: signed programs; certificates with their uncertainty. 3: the manifest covers all of itself. 4: the schema."""
 KIND = "model"
 OWNER = "owner"  # this account's mark on the manifest
 SIGNATURE = "model.sig"

@@ -10,7 +10,7 @@ import csv
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +18,11 @@ from pipeline.compute.progress import Progress, silent
 from pipeline.config.sections import Data
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows.labels import LabelCodes
+from pipeline.rows.row_files import as_dense
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
-from svmcore.multiclass import vote
+from svmcore.model import vote
 
 __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
 
@@ -30,7 +31,7 @@ SHOWN_LABELS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """One block: codes (n,), decision values (n, k), the true codes (n,) or None, and labels that have no code.
+    """One block: codes (n,), decision values (n, k), true codes (n,) or None, labels without a code, ids (n,) or None.
 
     A row whose label the training data does not have is predicted as any other; its true code is -1.
     """
@@ -39,32 +40,43 @@ class Predictions:
     decision: Any
     true: Any
     unknown: Sequence[Any] = ()
+    id: Any = None
 
 
-def predict(stored: StoredModel, url: str) -> Iterator[Predictions]:
+def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterator[Predictions]:
     """Yield predictions of the rows at `url`, block by block.
+
+    Columns are found by name where both sides have names; `ignore_extra` leaves out those that the training data did
+    not have.
 
     Raises
     ------
     InputError
-        A source that cannot be read, or another number of features.
+        A source that cannot be read, a column that is missing or too many, or another number of features.
     """
     config = Data(**stored.metadata["config"]["data"]).model_copy(update={"source": url})
-    source = open_source(url, config, base=stored.metadata.get("base"), n_features=stored.metadata["n_features"])
+    schema = stored.schema.ignoring_extra() if ignore_extra else stored.schema
+    base, texts = stored.metadata.get("base"), schema.vocabularies()
+    source = open_source(url, config, base=base, n_features=schema.p, schema=schema, texts=texts)
     text = format_of(url) in ("csv", "libsvm")
     for block in source.blocks():
-        decision = stored.decision_function(block.X)
+        decision = stored.decide(block.X if schema.is_plain else as_dense(block.X))
         true: Any = None
         unknown: list[Any] = []
         if block.y is not None:
             labels = LabelCodes(text)
             labels.append(block.y)
             true, unknown = labels.resolve_known(stored.classes)
-        yield Predictions(vote(decision, len(stored.classes), stored.model.scheme), decision, true, unknown)
+        codes = vote(decision, len(stored.classes), stored.model.scheme)
+        yield Predictions(codes, decision, true, unknown, block.id)
 
 
 def predict_to_file(
-    path: str | Path, url: str, output: str | Path | None = None, progress: Progress | None = None
+    path: str | Path,
+    url: str,
+    output: str | Path | None = None,
+    progress: Progress | None = None,
+    ignore_extra: bool = False,
 ) -> dict[str, Any]:
     """Predict the rows at `url` with the model at `path` into `output` (.csv, .parquet or .json; None: collected).
 
@@ -73,7 +85,7 @@ def predict_to_file(
     dict
         `model`, `source`, `output`, `n`, `accuracy` (of the rows with a label of the training data; None without
         any), `n_unknown` rows with another label, which `unknown_labels` lists, `classes`; without an output also
-        `labels` and `decision`.
+        `labels` and `decision`, and `ids` where the rows have the column of data.id.
     """
     writer = _writer(output)
     stored = load_model(path)
@@ -81,7 +93,7 @@ def predict_to_file(
     unknown: dict[Any, None] = {}
     tell = progress or silent
     with writer(stored, output) as sink:
-        for part in predict(stored, url):
+        for part in predict(stored, url, ignore_extra):
             sink.write(part)
             n += len(part.codes)
             if part.true is not None:
@@ -118,6 +130,11 @@ def _columns(stored: StoredModel) -> list[str]:
     return ["decision_" + "_".join(map(str, _listed(entry["label"]))) for entry in entries]
 
 
+def _id_name(stored: StoredModel) -> str:
+    """What the column of ids is called."""
+    return str(stored.schema.roles.get("id", "id"))
+
+
 def _listed(label: Any) -> Sequence[Any]:
     return label if isinstance(label, list) else [label]
 
@@ -128,6 +145,8 @@ def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
         collected: dict[str, Any] = {"labels": [], "decision": []}
 
         def write(self, part: Predictions) -> None:
+            if part.id is not None:
+                self.collected.setdefault("ids", []).extend(part.id.tolist())
             self.collected["labels"] += [stored.classes[code] for code in part.codes]
             self.collected["decision"] += part.decision.tolist()
 
@@ -158,33 +177,45 @@ class _CsvSink:
     def __init__(self, file: Any, stored: StoredModel) -> None:
         self.rows, self.classes = csv.writer(file, lineterminator="\n"), stored.classes
         self.header = ["label", *_columns(stored)]
+        self.id_name = _id_name(stored)
 
     def write(self, part: Predictions) -> None:
         if self.header:
-            self.rows.writerow(self.header)
+            self.rows.writerow(self.header if part.id is None else [self.id_name, *self.header])
             self.header = []
         labels = (self.classes[code] for code in part.codes)
-        self.rows.writerows([label, *values] for label, values in zip(labels, part.decision.tolist(), strict=True))
+        names = ([] for _ in part.codes) if part.id is None else ([name] for name in part.id.tolist())
+        rows = zip(names, labels, part.decision.tolist(), strict=True)
+        self.rows.writerows([*name, label, *values] for name, label, values in rows)
 
 
 @contextlib.contextmanager
 def _parquet(stored: StoredModel, output: str | Path) -> Iterator[_Sink]:
-    import pyarrow as pa
     from pyarrow import parquet
 
-    names = _columns(stored)
-    labels = pa.array(stored.classes)
-    schema = pa.schema([("label", labels.type), *((name, pa.float64()) for name in names)])
+    with writing(Path(output)) as partial, contextlib.ExitStack() as stack:
+        yield _ParquetSink(lambda schema: stack.enter_context(parquet.ParquetWriter(partial, schema)), stored)
 
-    class ParquetSink:
-        collected: dict[str, Any] = {}
 
-        def write(self, part: Predictions) -> None:
-            columns = [labels.take(pa.array(part.codes)), *(pa.array(column) for column in part.decision.T)]
-            file.write_table(pa.table(columns, schema=schema))
+class _ParquetSink:
+    """A file that begins with the first block, which tells the type of the ids."""
 
-    with writing(Path(output)) as partial, parquet.ParquetWriter(partial, schema) as file:
-        yield ParquetSink()
+    collected: dict[str, Any] = {}
+
+    def __init__(self, begin: Callable[[Any], Any], stored: StoredModel) -> None:
+        self.begin, self.stored = begin, stored
+        self.file: Any = None
+
+    def write(self, part: Predictions) -> None:
+        import pyarrow as pa
+
+        labels, names = pa.array(self.stored.classes), _columns(self.stored)
+        columns = {} if part.id is None else {_id_name(self.stored): pa.array(part.id)}
+        columns["label"] = labels.take(pa.array(part.codes))
+        columns |= {name: pa.array(values) for name, values in zip(names, part.decision.T, strict=True)}
+        table = pa.table(columns)
+        self.file = self.file or self.begin(table.schema)
+        self.file.write_table(table.cast(self.file.schema))
 
 
 @contextlib.contextmanager

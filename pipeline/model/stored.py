@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from pipeline.model.parts import FORMAT, check_model, mark_as_own, model_folder, write_model_manifest
+from pipeline.rows.row_files import as_dense
 from pipeline.rows.scaling import Scaling
+from pipeline.rows.schema import Schema
+from pipeline.rows.sources.arrow import FrameSource, is_frame
 from pipeline.rows.sources.streams import check_expansion
 from pipeline.storage.bucket import address_of
 from svmcore.errors import InputError, SVMError
@@ -38,6 +41,8 @@ class StoredModel:
         What the training rows went through; `predict` applies it.
     metadata
         Configuration, certificates and counts of the run that made it.
+    schema
+        What the columns were that it was trained on; `predict` matches tables with it.
     support
         (m,) merged training rows that the support vectors are.
     path
@@ -46,6 +51,7 @@ class StoredModel:
 
     model: Model
     scaling: Scaling
+    schema: Schema
     metadata: dict[str, Any]
     support: Any
     path: str
@@ -55,27 +61,54 @@ class StoredModel:
         """Labels as they were in the data, in the order of their codes."""
         return list(self.metadata["classes"])
 
-    def decision_function(self, X: Any) -> Any:
-        """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]."""
-        return self.model.decision_function(self.scaling.apply(_rows(X)))
+    def decision_function(self, X: Any, ignore_extra: bool = False) -> Any:
+        """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]: see `predict`."""
+        return self.decide(self._rows(X, ignore_extra))
 
-    def predict(self, X: Any) -> Any:
-        """Labels (n,) of raw rows, with the types they had in the data."""
-        return self.model.predict(self.scaling.apply(_rows(X)))
+    def predict(self, X: Any, ignore_extra: bool = False) -> Any:
+        """Labels (n,) of raw rows, with the types they had in the data.
 
+        Parameters
+        ----------
+        X
+            Rows (n, p) as an array, CSR or a list of lists, columns in the order of training; or a data frame of
+            pandas, polars or pyarrow, whose columns are found by name where the training data had names.
+        ignore_extra
+            Whether columns of a data frame that the training data did not have are left out; they are refused else.
 
-def _rows(X: Any) -> Any:
-    """Rows as an array: a matrix, a frame or a list of lists; one row alone is refused, as scikit-learn does."""
-    rows = X if hasattr(X, "tocsr") else np.asarray(X)
-    if rows.ndim != 2:
-        raise InputError(f"X has shape {rows.shape}; rows and features, (n, p), are needed: give [row] for one row")
-    return rows
+        Raises
+        ------
+        InputError
+            Another number of columns, one that is missing or of another kind, or a missing value that is not filled.
+        """
+        return self.model.predict(self.scaling.apply(self.schema.encode(self._rows(X, ignore_extra))))
+
+    def decide(self, X: Any) -> Any:
+        """Decision values of rows (n, p) as a source reads them: see `Schema.encode`."""
+        return self.model.decision_function(self.scaling.apply(self.schema.encode(X)))
+
+    def _rows(self, X: Any, ignore_extra: bool) -> Any:
+        if is_frame(X):
+            return FrameSource(X, self.schema.ignoring_extra() if ignore_extra else self.schema).rows()
+        rows = X if hasattr(X, "tocsr") else np.asarray(X, order="C")  # another order would be other bits
+        if rows.ndim != 2:
+            raise InputError(f"X has shape {rows.shape}; rows and features, (n, p), are needed: give [row] for one row")
+        if self.schema.categories:
+            raise InputError("the model has columns of text, which an array has not; give a data frame")
+        if self.schema.is_plain:
+            return rows
+        return np.asarray(as_dense(rows), np.float64)
 
 
 def save_model(
-    path: str | Path, model: Model, scaling: Scaling, support: Any, metadata: Mapping[str, Any]
+    path: str | Path,
+    model: Model,
+    scaling: Scaling,
+    support: Any,
+    metadata: Mapping[str, Any],
+    schema: Schema | None = None,
 ) -> dict[str, Any]:
-    """Write a model as a zarr group and its manifest; returns the manifest.
+    """Write a model as a zarr group and its manifest; returns the manifest. Without a schema, rows are taken as read.
 
     Chunks are raw with a crc32c, so that equal models are equal bytes.
     """
@@ -84,6 +117,8 @@ def save_model(
     group = zarr.create_group(str(path), zarr_format=3, overwrite=False)
     arrays = {"coef": model.coef, "bias": model.bias, "support": np.asarray(support, np.int64)}
     arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    schema = schema or Schema(len(scaling.factor))
+    arrays |= schema.arrays()
     arrays |= _rows_as_arrays(model.support_vectors)
     for name, values in arrays.items():
         _write_array(group, name, np.ascontiguousarray(values))
@@ -95,6 +130,7 @@ def save_model(
             "classes": _plain(model.classes),
             "multiclass": model.scheme,
             "scaling": scaling.kind,
+            "schema": schema.record(),
             "shape": list(model.support_vectors.shape),
             "sparse": not isinstance(model.support_vectors, np.ndarray),
         }
@@ -164,11 +200,19 @@ def _opened(folder: Path) -> StoredModel:
         scheme=metadata["multiclass"],
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
-    _check_shapes(model, scaling, metadata)
-    return StoredModel(model, scaling, metadata, read("support"), address_of(folder))
+    schema = _schema(read, group, metadata, len(scaling.factor))
+    _check_shapes(model, scaling, schema)
+    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder))
 
 
-def _check_shapes(model: Model, scaling: Scaling, metadata: Mapping[str, Any]) -> None:
+def _schema(read: Any, group: Any, metadata: Mapping[str, Any], p: int) -> Schema:
+    """What the columns were; a model before format 4 does not say."""
+    if metadata["format"] < 4:
+        return Schema(p)
+    return Schema.of(metadata["schema"], {name: read(name) for name in ("fill", "least", "largest") if name in group})
+
+
+def _check_shapes(model: Model, scaling: Scaling, schema: Schema) -> None:
     """Refuse parts that do not belong together: coefficients (k, m), rows (m, p), biases (k,), scaling (p,)."""
     k, m = model.coef.shape
     p = model.support_vectors.shape[1]
@@ -177,6 +221,8 @@ def _check_shapes(model: Model, scaling: Scaling, metadata: Mapping[str, Any]) -
         "bias": (model.bias.shape, (k,)),
         "shift": (scaling.shift.shape, (p,)),
         "factor": (scaling.factor.shape, (p,)),
+        "schema": ((schema.width,), (p,)),
+        **{name: (values.shape, (schema.p,)) for name, values in schema.arrays().items()},
     }
     for name, (given, needed) in found.items():
         if given != needed:

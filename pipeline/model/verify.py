@@ -31,6 +31,7 @@ from pipeline.model.parts import ChangedPart, is_own_model, model_folder
 from pipeline.model.signature import signature_fault
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows import dataset as datasets
+from pipeline.rows.schema import Schema
 from pipeline.storage.bucket import address_of
 from svmcore.certificate import evaluate
 from svmcore.errors import InputError
@@ -133,6 +134,8 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
         "classes": (meta["classes"], list(dataset.classes)),
         "scaling": (_listed(stored.scaling), _listed(dataset.scaling)),
     }
+    if meta["format"] >= 4:
+        checks["schema"] = (_described(stored.schema), _described(dataset.schema))
     found = [Difference(part, *values) for part, values in checks.items() if values[0] != values[1]]
     if not _equal_rows(dataset.X()[stored.support], model.support_vectors):
         found.append(Difference("support_vectors", "rows of the model", "other rows in the data"))
@@ -141,6 +144,10 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
 
 def _listed(scaling: Any) -> list[Any]:
     return [scaling.kind, np.asarray(scaling.shift).tolist(), np.asarray(scaling.factor).tolist()]
+
+
+def _described(schema: Schema) -> list[Any]:
+    return [schema.record(), {name: [repr(value) for value in array] for name, array in schema.arrays().items()}]
 
 
 def _equal_rows(a: Any, b: Any) -> bool:

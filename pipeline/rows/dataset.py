@@ -1,7 +1,7 @@
 """The dataset of a run: merged, scaled training rows and test rows in zarr, ready to be mapped by many workers.
 
 `ingest` finds a dataset by what it is made from, or makes it (`rows.ingest`); `open_dataset` opens one by path, as
-workers do. Identical (x, label) training rows are one row with a count, in the canonical order of `svmcore.rows`.
+workers do. Identical (x, label) training rows are one row with a count, in the canonical order of `svmcore.points`.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from pipeline.config.schema import Experiment
 from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
 from pipeline.rows.labels import Label
 from pipeline.rows.scaling import Scaling
+from pipeline.rows.schema import Schema
 from pipeline.storage.cache import claim, finished
 from pipeline.storage.leases import again_if_lost
 from pipeline.storage.manifest import MANIFEST, Damaged
@@ -47,6 +48,8 @@ class Dataset:
         X.var() over all entries of the scaled original training rows.
     scaling
         What was done to the columns; `scaling.apply(raw)` does it to new rows.
+    schema
+        What the columns of the sources were before they were encoded and scaled.
     index_base
         The number of the first feature in LIBSVM text (0 or 1); None for other formats.
     """
@@ -64,6 +67,7 @@ class Dataset:
     dtype: np.dtype[Any]
     variance: float
     scaling: Scaling
+    schema: Schema
     index_base: int | None
     sealed: Sealed = field(repr=False)
 
@@ -130,8 +134,15 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         **{key: facts[key] for key in ("n_features", "classes", "folds_of", "sparse", "variance", "index_base")},
         dtype=np.dtype(facts["dtype"]),
         scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
+        schema=_schema(sealed),
         sealed=sealed,
     )
+
+
+def _schema(sealed: Sealed) -> Schema:
+    record, folder = sealed.manifest["schema"], sealed.path / "schema"
+    there = [name for name in ("fill", "least", "largest") if (folder / name).exists()]
+    return Schema.of(record, {name: sealed.read(f"schema/{name}") for name in there})
 
 
 def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None) -> Dataset:

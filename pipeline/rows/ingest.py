@@ -3,12 +3,11 @@
 1. `_stage`: rows to plain files in float64, labels to codes.
 2. `_statistics`: which rows train and which test (`rows.split`), column statistics of the training rows, scaling.
 3. `_merge`: scaled training rows to buckets by the top bits of their content hash; each bucket merged and appended.
-   Hashes order the rows, so bucket after bucket is the order of `svmcore.rows.merge_rows` on all rows at once.
+   Hashes order the rows, so bucket after bucket is the order of `svmcore.points.merge_rows` on all rows at once.
 """
 
-import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,20 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pipeline.config.schema import Experiment
+from pipeline.rows.encoding import Encoder, fit
 from pipeline.rows.labels import Label, LabelCodes, missing_marker
+from pipeline.rows.output import Output
 from pipeline.rows.row_files import RowFiles, as_dense, as_sparse
 from pipeline.rows.scaling import FLOAT32_LOSS, ColumnStats, Scaling, fit_scaling
+from pipeline.rows.schema import Schema
 from pipeline.rows.sources.blocks import BLOCK_BYTES, Source
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.rows.split import Split, choose_rows
 from pipeline.storage.files import sha256_of_json
 from pipeline.storage.manifest import write_manifest
-from pipeline.storage.sealed import ArrayWriter, building
+from pipeline.storage.sealed import building
 from svmcore.errors import InputError
-from svmcore.rows import merge_rows, row_hash
+from svmcore.points.identical import merge_rows, row_hash
 
 __all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
 
@@ -37,14 +39,24 @@ MAX_BUCKETS = 256  # each is a few open files
 Progress = Callable[..., None]
 
 
+def _as_read(X: Any) -> Any:
+    return X
+
+
 @dataclass(eq=False)
 class _Staged:
-    """A source's rows in files, with labels and folds as they were read."""
+    """A source's rows in files, with labels and folds as they were read, and how rows are encoded."""
 
     source: Source
     rows: RowFiles
     labels: LabelCodes
     folds: LabelCodes | None
+    encode: Callable[[Any], Any] = _as_read
+
+    @property
+    def schema(self) -> Schema:
+        """What its columns are, as far as reading tells."""
+        return self.source.schema or Schema(self.rows.n_features - self.rows.first_column)
 
 
 def dataset_key(exp: Experiment) -> str:
@@ -77,8 +89,12 @@ def build(exp: Experiment, target: Path, key: str, progress: Progress | None = N
         classes, codes = train.labels.resolve()
         _check_classes(exp.data.source, classes)
         split = choose_rows(exp, codes, classes)
-        stats, scaling, dtype = _statistics(exp, train, split)
-        out = _Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
+        encoder = _fit(exp, train, split)
+        train.encode = encoder
+        if test is not None:
+            test.encode = encoder
+        stats, scaling, dtype = _statistics(exp, train, split, encoder.schema.width)
+        out = Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
         facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), codes[split.train])
         facts["classes"] = classes
         facts |= _write_folds(out, train, split)
@@ -94,7 +110,11 @@ def build(exp: Experiment, target: Path, key: str, progress: Progress | None = N
             "scaling": scaling.kind,
             "index_base": getattr(train.source, "base", None),
         }
-        write_manifest(folder, KIND, VERSION, facts | out.fingerprints(facts))
+        schema = encoder.schema.with_ranges(stats.least, stats.largest)
+        for name, values in schema.arrays().items():
+            out.write_beside(f"schema/{name}", values)
+        found = facts | out.fingerprints(facts) | {"schema": schema.record()}
+        write_manifest(folder, KIND, VERSION, found)
 
 
 # ---- 1: staging -------------------------------------------------------------------------------------------------
@@ -115,6 +135,8 @@ def _stage_sources(exp: Experiment, scratch: Path, progress: Progress | None) ->
         fold_column=both_columns,
         base=1 if base is None and libsvm else base,
         n_features=None if libsvm else p,
+        schema=train.schema,
+        texts=train.source.texts,
     )
     test = _stage(source, scratch, "test", progress)
     _agree(train, test, p)
@@ -164,11 +186,20 @@ def _training_blocks(staged: _Staged, split: Split) -> Iterator[tuple[NDArray[np
     for start, X in staged.rows.blocks(BLOCK_BYTES):
         chosen = np.flatnonzero(split.train[start : start + X.shape[0]])
         if len(chosen):
-            yield chosen + start, X if len(chosen) == X.shape[0] else X[chosen]
+            yield chosen + start, staged.encode(X if len(chosen) == X.shape[0] else X[chosen])
 
 
-def _statistics(exp: Experiment, train: _Staged, split: Split) -> tuple[ColumnStats, Scaling, DTypeLike]:
-    stats = ColumnStats(train.rows.n_features - train.rows.first_column)
+def _fit(exp: Experiment, train: _Staged, split: Split) -> Encoder:
+    """Fit the schema to the training rows."""
+    missing = exp.data.missing
+    if train.rows.is_sparse and missing != "refuse":
+        raise train.source.fail(f"data.missing {missing}: sparse rows have no missing values, what is not there is 0")
+    blocks = lambda: (X for _, X in _training_blocks(train, split))  # noqa: E731
+    return fit(train.schema, train.source.texts, missing, blocks, exp.data.source)
+
+
+def _statistics(exp: Experiment, train: _Staged, split: Split, width: int) -> tuple[ColumnStats, Scaling, DTypeLike]:
+    stats = ColumnStats(width)
     for _, X in _training_blocks(train, split):
         stats.add(X)
     scaling = fit_scaling(exp.data.scale, stats, train.rows.is_sparse)
@@ -193,59 +224,6 @@ def _loses(train: _Staged, split: Split, scaling: Scaling, stats: ColumnStats) -
 
 
 # ---- 3: merging -------------------------------------------------------------------------------------------------
-class _Output:
-    """The arrays of a dataset as they are written, each with a digest of its content."""
-
-    def __init__(self, folder: Path, is_sparse: bool, n_features: int, dtype: DTypeLike) -> None:
-        self.folder = folder
-        self.is_sparse = is_sparse
-        self.n_features = n_features
-        self.dtype = np.dtype(dtype)
-        self.digests: dict[str, Any] = {}
-
-    def write(self, name: str, values: NDArray[Any]) -> None:
-        """Write a whole vector (n,)."""
-        self._write_parts(name, (), values.dtype, [values])
-
-    def write_rows(self, name: str, blocks: Iterable[Any]) -> int:
-        """Write row blocks: one array, or CSR's data, indices and indptr; returns the number of rows."""
-        if not self.is_sparse:
-            return self._write_parts(name, (self.n_features,), self.dtype, blocks)
-        n = end = 0
-        kinds = {"data": self.dtype, "indices": np.dtype(np.int32), "indptr": np.dtype(np.int64)}
-        writers = {part: ArrayWriter(self.folder / name / part, (), kind) for part, kind in kinds.items()}
-        self._append(writers["indptr"], f"{name}/indptr", np.zeros(1, np.int64))
-        for X in blocks:
-            self._append(writers["data"], f"{name}/data", X.data)
-            self._append(writers["indices"], f"{name}/indices", X.indices)
-            self._append(writers["indptr"], f"{name}/indptr", end + X.indptr[1:].astype(np.int64))
-            n, end = n + X.shape[0], end + int(X.indptr[-1])
-        for writer in writers.values():
-            writer.close()
-        return n
-
-    def fingerprints(self, facts: Mapping[str, Any]) -> dict[str, str]:
-        """Return the fingerprint of the merged training rows, and of everything: arrays and facts."""
-        found = {name: digest.hexdigest() for name, digest in self.digests.items()}
-        rows = {name: value for name, value in found.items() if name.startswith("train/X")}
-        return {
-            "rows_fingerprint": sha256_of_json([rows, self.n_features, self.dtype.name]),
-            "fingerprint": sha256_of_json([found, dict(facts)]),
-        }
-
-    def _write_parts(self, name: str, row: tuple[int, ...], dtype: DTypeLike, parts: Iterable[NDArray[Any]]) -> int:
-        writer = ArrayWriter(self.folder / name, row, dtype)
-        for part in parts:
-            self._append(writer, name, part)
-        writer.close()
-        return writer.n
-
-    def _append(self, writer: ArrayWriter, name: str, part: NDArray[Any]) -> None:
-        values = np.ascontiguousarray(part, writer.dtype)
-        self.digests.setdefault(name, hashlib.sha256()).update(values)
-        writer.append(values)
-
-
 @dataclass(eq=False)
 class _Buckets:
     """Scaled training rows by the top bits of their hash, and the bucket `of` each training row (n_train,)."""
@@ -272,7 +250,7 @@ def _fill_buckets(scratch: Path, train: _Staged, split: Split, scaling: Scaling,
     return _Buckets(buckets, np.concatenate(of))
 
 
-def _merge(out: _Output, buckets: _Buckets, codes: NDArray[np.int32]) -> dict[str, Any]:
+def _merge(out: Output, buckets: _Buckets, codes: NDArray[np.int32]) -> dict[str, Any]:
     """Write the merged training rows, their codes and counts, and the inverse; `codes` (n_train,)."""
     inverse = np.empty(len(codes), np.int64)
     merged_codes, merged_counts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
@@ -298,7 +276,7 @@ def _merge(out: _Output, buckets: _Buckets, codes: NDArray[np.int32]) -> dict[st
     return {"n_train": len(codes), "n_merged": n_merged}
 
 
-def _write_folds(out: _Output, train: _Staged, split: Split) -> dict[str, Any]:
+def _write_folds(out: Output, train: _Staged, split: Split) -> dict[str, Any]:
     """Write the fold of each training row as a position among the folds that occur."""
     if train.folds is None:
         return {"folds_of": None}
@@ -317,7 +295,7 @@ def _test_codes(
 
 
 def _write_test(
-    out: _Output, train: _Staged, test: _Staged | None, codes: NDArray[np.int32], split: Split, scaling: Scaling
+    out: Output, train: _Staged, test: _Staged | None, codes: NDArray[np.int32], split: Split, scaling: Scaling
 ) -> int:
     """Write the scaled test rows in the order of their source; returns their number."""
     if not len(codes):

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.rows.schema import MARKERS
 from svmcore.errors import InputError
 
 __all__ = ["Label", "LabelCodes", "class_weights", "missing_marker"]
 
 Label = bool | int | float | str
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
-MISSING = ("nan", "na", "n/a", "<na>", "null", "none", "nil", "?", "-", ".")
 MANY_REALS = 100  # more distinct fractional labels than this are a regression target
 
 
@@ -107,7 +107,7 @@ def missing_marker(classes: Sequence[Label]) -> str:
     ('NA', '', '')
     """
     strange = [value for value in classes if not _is_number(str(value))]
-    return str(strange[0]) if len(strange) == 1 < len(classes) and str(strange[0]).lower() in MISSING else ""
+    return str(strange[0]) if len(strange) == 1 < len(classes) and str(strange[0]).lower() in MARKERS else ""
 
 
 def _is_number(value: str) -> bool:

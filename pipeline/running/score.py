@@ -17,7 +17,7 @@ from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
-from svmcore.multiclass import Target
+from svmcore.model import Target
 
 __all__ = ["Trained", "names_of", "score", "scorers"]
 
@@ -88,7 +88,7 @@ def score(session: Session, batch: Batch) -> Trained:
             per_class=per_class,
         )
         metadata = _provenance(session, part.data, tasks, trained)
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata)
+        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
 
 

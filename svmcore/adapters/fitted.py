@@ -10,12 +10,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from svmcore._platt import couple, sigmoid
-from svmcore._threads import one_blas_thread
 from svmcore.kernels import Precomputed
-from svmcore.model import Model
-from svmcore.multiclass import vote
+from svmcore.model import Model, vote
+from svmcore.model.probability import couple, sigmoid
 from svmcore.points import Floats
+from svmcore.runtime.threads import one_blas_thread
 
 __all__ = ["Fitted", "FittedClassifier"]
 

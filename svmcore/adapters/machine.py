@@ -15,15 +15,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_consistent_length, validate_data
 
-from svmcore._interrupt import stop_on_interrupt
 from svmcore.adapters.fitted import Fitted
 from svmcore.adapters.hooks import Hooks, early_end
 from svmcore.adapters.layout import kernel_of, parameters_of
+from svmcore.adapters.prepared import prepared
 from svmcore.errors import InputError
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.model import Model
 from svmcore.points import Floats
+from svmcore.runtime.interrupt import stop_on_interrupt
 from svmcore.solution import Status
 from svmcore.solvers import Solver
 from svmcore.tasks import Task
@@ -115,7 +116,9 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         programs = self._n_programs(classes)
         start = start if known and start is not None and len(start) == programs else None
         with stop_on_interrupt() as interrupted, Hooks(self, programs, X, y, sample_weight, interrupted) as hooks:
-            training = train(self._recipe(), rows, codes, classes, weights, hooks.control, start)
+            recipe = self._recipe()
+            training = prepared(recipe, rows, codes, classes, weights)
+            training = training or train(recipe, rows, codes, classes, weights, hooks.control, start)
             self._keep(training, codes, sparse.issparse(rows))
             self.shape_fit_ = X.shape if hasattr(X, "shape") else (_num_samples(X),)
         self._warn_of_status(interrupted())

@@ -63,7 +63,7 @@ class OneClassSVM(OutlierMixin, Machine):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit to rows `X` (n, p) and weights (n,); `y` is not looked at."""
-        return super().fit(X, np.ones(_num_samples(X)), sample_weight=sample_weight)
+        return super().fit(X, y, sample_weight=sample_weight)
 
     def decision_function(self, X: Any) -> Floats:
         """Decision values (n,) of rows `X` (n, p): below 0 outside."""
@@ -78,6 +78,9 @@ class OneClassSVM(OutlierMixin, Machine):
         """Return 1 inside, -1 outside, (n,)."""
         rows = self._rows(X)
         return self._model.predict(rows).astype(np.intp)
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
+        return super()._validated(X, np.ones(_num_samples(X)), sample_weight)
 
     def _task(self) -> tasks.OneClass:
         return tasks.OneClass(float(self.nu))

@@ -4,7 +4,8 @@ The operators SVMClassifier and SVMRegressor are float32 and have no composite k
 `Model.predict` gives.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -17,14 +18,35 @@ from svmcore.kernels.compose import Gaussian, Normalise
 from svmcore.model import Model
 from svmcore.points import Floats
 
-__all__ = ["to_onnx"]
+__all__ = ["Column", "to_onnx"]
 
-OPSET, IR_VERSION = 17, 8  # read by every onnxruntime since 2022
+OPSET, ML_OPSET, IR_VERSION = 17, 3, 8  # read by every onnxruntime since 2022
 MOST_BYTES = 2**31 - 2**20  # of one protocol buffer
 
 
-def to_onnx(model: Model, shift: Floats | None = None, factor: Floats | None = None) -> bytes:
+class Column(Protocol):
+    """A column of a table before it is scaled: a number with what fills its gaps, or a category with its texts."""
+
+    @property
+    def name(self) -> str:
+        """What its input is called."""
+
+    @property
+    def fill(self) -> float | None:
+        """What takes the place of NaN; None: nothing does."""
+
+    @property
+    def categories(self) -> tuple[str, ...] | None:
+        """Texts, each of which becomes a column of 0 and 1; None of a number."""
+
+
+def to_onnx(
+    model: Model, shift: Floats | None = None, factor: Floats | None = None, columns: Sequence[Column] | None = None
+) -> bytes:
     """ONNX file of `model` on rows x' = (x - shift) * factor, with an input `X` (n, p) double.
+
+    With `columns`, of which x is made, gaps are filled. If one is a category, each is an input of its own by its name:
+    (n, 1) double, or (n, 1) string. A text that is none of its categories is 0 in all their columns.
 
     Outputs `label` (n,) and `decision` (n, k) double; of a regression `value` (n, k) double.
 
@@ -36,7 +58,7 @@ def to_onnx(model: Model, shift: Floats | None = None, factor: Floats | None = N
         If the support vectors, dense, exceed the 2 GB of an ONNX file.
     """
     graph = _Graph(_import_onnx())
-    x = "X"
+    x = _encoded(graph, columns) if columns else graph.input("X", model.support_vectors.shape[1])
     if not isinstance(model.kernel, Precomputed):
         x = _scaled(graph, x, shift, factor)
     K = _kernel_values(graph, model, x)
@@ -51,7 +73,7 @@ def to_onnx(model: Model, shift: Floats | None = None, factor: Floats | None = N
             "GreaterOrEqual", graph.add("Squeeze", decision, graph.constant([1], np.int64)), graph.number(0.0)
         )
         graph.add("Where", inside, graph.constant(1, np.int64), graph.constant(-1, np.int64), name="label")
-    return graph.file(model.support_vectors.shape[1], model)
+    return graph.file(model)
 
 
 def _import_onnx() -> Any:
@@ -69,6 +91,12 @@ class _Graph:
         self.onnx = onnx
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+
+    def input(self, name: str, width: int, kind: int | None = None) -> str:
+        """An input (n, width), double unless `kind` says otherwise; returns its name."""
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, kind or self.double, [None, width]))
+        return name
 
     def add(self, operator: str, *inputs: str, name: str | None = None, **attributes: Any) -> str:
         """Append a node; returns the name of its output."""
@@ -103,21 +131,44 @@ class _Graph:
                 nodes.append(node)
         return nodes[::-1], [constant for constant in self.constants if constant.name in names]
 
-    def file(self, n_features: int, model: Model) -> bytes:
+    def file(self, model: Model) -> bytes:
         """The whole model, checked and serialised."""
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         label = kinds.STRING if np.asarray(model.classes).dtype.kind in "UO" else kinds.INT64
-        inputs = [helper.make_tensor_value_info("X", kinds.DOUBLE, [None, n_features])]
         shapes = {"label": (label, [None]), "decision": (kinds.DOUBLE, [None, len(model.bias)])}
         if model.answers == "values":
             shapes = {"value": (kinds.DOUBLE, [None, len(model.bias)])}
         outputs = [helper.make_tensor_value_info(name, *shape) for name, shape in shapes.items()]
         nodes, constants = self._needed(set(shapes))
-        graph = helper.make_graph(nodes, "marginflow", inputs, outputs, constants)
-        built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="marginflow")
+        graph = helper.make_graph(nodes, "marginflow", self.inputs, outputs, constants)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", ML_OPSET)]
+        built = helper.make_model(graph, opset_imports=opsets, producer_name="marginflow")
         built.ir_version = IR_VERSION
         self.onnx.checker.check_model(built)
         return bytes(built.SerializeToString())
+
+
+def _encoded(graph: _Graph, columns: Sequence[Column]) -> str:
+    """Rows x (n, width) from the columns of a table."""
+    if all(column.categories is None for column in columns):
+        x = graph.input("X", len(columns))
+        return _filled(graph, x, [column.fill for column in columns])
+    parts = []
+    for column in columns:
+        if column.categories is None:
+            parts.append(_filled(graph, graph.input(column.name, 1), [column.fill]))
+        else:
+            text = graph.input(column.name, 1, int(graph.onnx.TensorProto.STRING))
+            coded = graph.add("OneHotEncoder", text, domain="ai.onnx.ml", cats_strings=column.categories, zeros=1)
+            flat = graph.add("Squeeze", coded, graph.constant([1], np.int64))
+            parts.append(graph.add("Cast", flat, to=graph.double))
+    return graph.add("Concat", *parts, axis=1)
+
+
+def _filled(graph: _Graph, x: str, fill: Sequence[float | None]) -> str:
+    if None in fill:
+        return x
+    return graph.add("Where", graph.add("IsNaN", x), graph.constant([fill]), x)
 
 
 def _scaled(graph: _Graph, x: str, shift: Floats | None, factor: Floats | None) -> str:
@@ -197,7 +248,7 @@ def _factor(graph: _Graph, kernel: Conformal, x2: str) -> str:
 
 
 def _labels(graph: _Graph, model: Model, decision: str) -> None:
-    """Output `label` (n,): the sign, the largest, or the most pairwise wins, as `svmcore.multiclass.vote`."""
+    """Output `label` (n,): the sign, the largest, or the most pairwise wins, as `svmcore.model.vote`."""
     n = len(model.classes)
     if n > 2 and model.scheme == "ovr":
         scores = decision

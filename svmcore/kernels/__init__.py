@@ -3,7 +3,6 @@
 Every module of this package is imported, so a kernel is added by adding one file (`docs/adding_a_kernel.md`).
 """
 
-from svmcore._plugins import import_siblings
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.compose import Conformal, Product, Scaled, Sum
 from svmcore.kernels.linear import Linear
@@ -11,6 +10,7 @@ from svmcore.kernels.polynomial import Polynomial
 from svmcore.kernels.precomputed import Precomputed
 from svmcore.kernels.rbf import RBF
 from svmcore.kernels.tanh import Tanh
+from svmcore.runtime.plugins import import_siblings
 
 __all__ = [
     "RBF",

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
-from svmcore._plugins import Plugin
 from svmcore.errors import InputError
-from svmcore.kernels._tiles import Blocks, Tiles
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
+from svmcore.passes.kernel_tiles import Blocks, Tiles
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
+from svmcore.points.byte_products import byte_products, packed_rows, products_size, signed_rows
+from svmcore.runtime.plugins import Plugin
 
 __all__ = ["NOTHING", "InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number", "reach"]
 

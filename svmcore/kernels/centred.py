@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from svmcore.kernels._passes import centred_powers
 from svmcore.kernels.base import InnerProductKernel
 from svmcore.kernels.rounding import MORE, UNIT64, Errors, Rounding
+from svmcore.passes.kernel_values import centred_powers
 from svmcore.points import Floats, Moments, Points
 
 __all__ = ["CentredLinear", "CentredPolynomial"]

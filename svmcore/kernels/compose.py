@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore._plugins import Plugin
 from svmcore.errors import InputError
 from svmcore.kernels.base import NOTHING, InnerProductKernel, Kernel, check_number
 from svmcore.kernels.rounding import MORE, UNIT64, Errors, Rounding
 from svmcore.points import Extent, Floats, Moments, Points
+from svmcore.runtime.plugins import Plugin
 
 __all__ = ["Conformal", "Factor", "Gaussian", "Normalise", "Product", "Scaled", "Sum"]
 

@@ -14,8 +14,6 @@ from typing import Any, cast
 import numpy as np
 from scipy import sparse
 
-from svmcore._threads import split_range
-from svmcore.kernels._tiles import GRAIN, Tiles
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.precomputed import Precomputed
 from svmcore.kernels.rounding import UNIT64, Rounding, largest_exponent_share, of_sums
@@ -30,7 +28,9 @@ from svmcore.passes.compensated import (
     weights_of_csr,
     weights_of_dense,
 )
+from svmcore.passes.kernel_tiles import GRAIN, Tiles
 from svmcore.points import Extent, Floats, Moments, Points, Rows
+from svmcore.runtime.threads import split_range
 
 __all__ = ["ExactKernel"]
 

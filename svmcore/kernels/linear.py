@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from svmcore.kernels._passes import float64_pass
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.centred import CentredLinear
 from svmcore.kernels.rounding import Errors, Rounding
+from svmcore.passes.kernel_values import float64_pass
 from svmcore.points import Floats, Moments
 
 __all__ = ["Linear"]

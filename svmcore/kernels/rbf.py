@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore.kernels._passes import EXP_FLOAT32, LARGEST_FLOAT32, exp_of_differences, exp_of_distances, exp_pass
-from svmcore.kernels._tiles import Distances, Products, Tiles
 from svmcore.kernels.base import InnerProductKernel, check_gamma, reach
 from svmcore.kernels.rounding import (
     MORE,
@@ -20,6 +18,8 @@ from svmcore.kernels.rounding import (
     of_sums,
     resolved_gamma,
 )
+from svmcore.passes.kernel_tiles import Distances, Products, Tiles
+from svmcore.passes.kernel_values import EXP_FLOAT32, LARGEST_FLOAT32, exp_of_differences, exp_of_distances, exp_pass
 from svmcore.points import Extent, Floats, Moments, Points, check_fit
 
 __all__ = ["RBF"]

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from svmcore._numba import njit
+from svmcore.runtime.compiled import njit
 
 __all__ = [
     "gaussian_outputs",

@@ -6,7 +6,7 @@ does not see a change of a callee in another one.
 
 import numpy as np
 
-from svmcore._numba import njit
+from svmcore.runtime.compiled import njit
 
 __all__ = ["coordinate_pass", "solve_box"]
 

@@ -11,7 +11,7 @@ negative. Maxima are kept per block, and the index is looked for in the winning 
 
 import numpy as np
 
-from svmcore._numba import njit
+from svmcore.runtime.compiled import njit
 
 __all__ = [
     "FAR",

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from svmcore._numba import njit
-from svmcore._threads import split_range
 from svmcore.points import Floats
+from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
 
 __all__ = ["extremes", "gather_square", "place_strip"]
 

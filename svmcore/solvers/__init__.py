@@ -3,7 +3,7 @@
 Every module of this package is imported, so a solver is added by adding one file (`docs/adding_a_solver.md`).
 """
 
-from svmcore._plugins import import_siblings
+from svmcore.runtime.plugins import import_siblings
 from svmcore.solvers.auto import Auto
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.smo import SMO

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from svmcore.losses import Loss
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
@@ -11,6 +10,7 @@ from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.interior_point import InteriorPoint
 from svmcore.solvers.smo import SMO
+from svmcore.tasks.losses import Loss
 
 __all__ = ["Auto"]
 

@@ -14,15 +14,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from svmcore._plugins import Plugin
-from svmcore._threads import one_blas_thread
 from svmcore.certificate import Evaluation, evaluate
 from svmcore.errors import InputError, Unsupported
-from svmcore.losses import Hinge, Loss, SquaredHinge
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
+from svmcore.runtime.plugins import Plugin
+from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution, Status
+from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
 __all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "linear_rows"]
 

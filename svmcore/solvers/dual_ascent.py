@@ -11,8 +11,8 @@ from svmcore.passes.coordinates import coordinate_pass
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
-from svmcore.solvers._pairs import CACHE_BYTES
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
+from svmcore.solvers.textbook.pairs import CACHE_BYTES
 from svmcore.sources.cached import kept
 from svmcore.state import MemoryState
 

@@ -12,8 +12,8 @@ from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status
-from svmcore.solvers._interior import LowRank, minimise
 from svmcore.solvers.base import Outcome, Solver, Solves, linear_rows
+from svmcore.solvers.interior.iterate import LowRank, minimise
 
 __all__ = ["InteriorPoint"]
 

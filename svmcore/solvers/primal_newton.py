@@ -18,17 +18,17 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from svmcore.losses import SquaredHinge
 from svmcore.monitor import Monitor
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status
-from svmcore.solvers._linear import LinearRows
-from svmcore.solvers._pairs import CACHE_BYTES
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
+from svmcore.solvers.linear.hyperplane import LinearRows
+from svmcore.solvers.textbook.pairs import CACHE_BYTES
 from svmcore.sources.base import matvec
 from svmcore.sources.cached import kept
+from svmcore.tasks.losses import SquaredHinge
 
 __all__ = ["PrimalNewton"]
 

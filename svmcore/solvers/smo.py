@@ -20,8 +20,8 @@ from svmcore.passes.working_set import place_strip
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
 from svmcore.solution import Status
-from svmcore.solvers._interior import Dense, minimise
 from svmcore.solvers.base import Outcome, Solver, Solves
+from svmcore.solvers.interior.iterate import Dense, minimise
 from svmcore.squares import squares
 from svmcore.state import MemoryState, Part, WorkingSetState
 

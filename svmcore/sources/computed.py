@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore._threads import split_range
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats, Points
+from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Source
 
 __all__ = ["ComputedColumns"]

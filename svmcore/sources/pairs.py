@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from svmcore._threads import split_range
 from svmcore.points import Floats
+from svmcore.runtime.threads import split_range
 from svmcore.sources.computed import ComputedColumns
-from svmcore.sources.resident import ResidentGram, fill_gram
+from svmcore.sources.resident import ResidentGram, fill_grams
 
 __all__ = ["PairGrams"]
 
@@ -80,7 +80,7 @@ class PairGrams:
         if key in self._kept:
             out[...] = self._kept[key]
             return True
-        if not fill_gram(self.source.kernel, self.source.points.take(rows), out, self.stop):
+        if not fill_grams([self.source.kernel], self.source.points.take(rows), [out], self.stop):
             return False
         if out.nbytes <= self._room:
             self._room -= out.nbytes

@@ -1,20 +1,20 @@
 """The whole kernel matrix in memory: given, mapped, or computed, each symmetric pair of tiles once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from svmcore._numba import njit
-from svmcore._threads import split_range
 from svmcore.errors import InvalidProblem
-from svmcore.kernels.base import Kernel
+from svmcore.kernels.base import Kernel, blocks
 from svmcore.points import Floats, Points
+from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 
-__all__ = ["ResidentGram", "fill_gram", "resident_gram"]
+__all__ = ["ResidentGram", "fill_grams", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
 SQUARE = 16  # side of what is turned at once
@@ -33,6 +33,8 @@ class ResidentGram(Source):
         and, for a linear kernel, the rows. Without it K itself is what is meant.
     psd
         Whether K is positive semi-definite; default what `rows` says, else True.
+    as_served
+        Take the values as they are for the K that is meant, though there are rows: proofs are of those values.
 
     >>> ResidentGram(np.eye(3, dtype=np.float32)).columns(np.array([1]))
     array([[0., 1., 0.]], dtype=float32)
@@ -41,7 +43,9 @@ class ResidentGram(Source):
     keeps: ClassVar[bool] = True
     can_take: ClassVar[bool] = True
 
-    def __init__(self, K: Floats, rows: ComputedColumns | None = None, psd: bool | None = None) -> None:
+    def __init__(
+        self, K: Floats, rows: ComputedColumns | None = None, psd: bool | None = None, as_served: bool = False
+    ) -> None:
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
             raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
         K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
@@ -49,7 +53,8 @@ class ResidentGram(Source):
         self.n, self.dtype = len(K), self.matrix.dtype
         self.rows = rows
         self.psd = psd if psd is not None else rows is None or rows.psd
-        self.exact = None if rows is None else rows.exact
+        self.as_served = as_served
+        self.exact = None if rows is None or as_served else rows.exact
         self.is_positive = rows is not None and rows.is_positive
 
     @property
@@ -77,7 +82,7 @@ class ResidentGram(Source):
     def take(self, rows: Floats) -> "ResidentGram":
         """K of the rows `rows` alone."""
         part = None if self.rows is None else self.rows.take(rows)
-        return ResidentGram(self.matrix[np.ix_(rows, rows)], part, self.psd)
+        return ResidentGram(self.matrix[np.ix_(rows, rows)], part, self.psd, self.as_served)
 
     def finer(self) -> Source | None:
         """K in float64: whole, or its columns in as many bytes as K takes."""
@@ -112,38 +117,48 @@ def resident_gram(source: ComputedColumns, stop: Callable[[], bool] | None = Non
            [2., 4.]])
     """
     K = np.empty((source.n, source.n), source.dtype)
-    return ResidentGram(K, source) if fill_gram(source.kernel, source.points, K, stop) else None
+    return ResidentGram(K, source) if fill_grams([source.kernel], source.points, [K], stop) else None
 
 
-def fill_gram(kernel: Kernel, points: Points, K: Floats, stop: Callable[[], bool] | None = None) -> bool:
-    """K of prepared rows into `K` (n, n), which may be part of a larger matrix; False if stopped before the end."""
+def fill_grams(
+    kernels: Sequence[Kernel], points: Points, outs: Sequence[Floats], stop: Callable[[], bool] | None = None
+) -> bool:
+    """K of prepared rows under each kernel into `outs` (n, n) of one type, which may be parts of larger matrices.
+
+    All kernels share the inner products. False if stopped before the end.
+    """
     n = len(points)
     edges = list(range(0, n, TILE))
     tiles = [(i, j) for i in edges for j in edges if j >= i]
     stopped: list[bool] = []
 
     def part(start: int, end: int) -> None:
-        scratch = np.empty((min(TILE, n), min(TILE, n)), K.dtype)
+        scratch = [np.empty((min(TILE, n), min(TILE, n)), outs[0].dtype) for _ in outs]
         for i, j in tiles[start:end]:
             if stop is not None and stop():
                 stopped.append(True)
                 return
-            _fill_pair(kernel, points, i, j, K, scratch)
+            _fill_pair(kernels, points, i, j, outs, scratch)
 
     split_range(len(tiles), part)
     return not stopped
 
 
-def _fill_pair(kernel: Kernel, points: Points, i: int, j: int, K: Floats, scratch: Floats) -> None:
+def _fill_pair(
+    kernels: Sequence[Kernel], points: Points, i: int, j: int, outs: Sequence[Floats], scratch: Sequence[Floats]
+) -> None:
     """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
     left, right = points.rows(i, min(i + TILE, len(points))), points.rows(j, min(j + TILE, len(points)))
-    tile = scratch.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right))
+    tiles = [memory.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right)) for memory in scratch]
     half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
     for lo, hi in ((0, half), (half, len(left))):
-        if hi > lo:
-            kernel.block(left.rows(lo, hi), right, tile[lo:hi])
-    K[i : i + len(left), j : j + len(right)] = tile
-    _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
+        if hi > lo and len(kernels) == 1:
+            kernels[0].block(left.rows(lo, hi), right, tiles[0][lo:hi])
+        elif hi > lo:
+            blocks(kernels, left.rows(lo, hi), right, [tile[lo:hi] for tile in tiles])
+    for K, tile in zip(outs, tiles, strict=True):
+        K[i : i + len(left), j : j + len(right)] = tile
+        _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
 
 
 @njit

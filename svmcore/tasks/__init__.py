@@ -3,7 +3,7 @@
 Every module of this package is imported, so a machine is added by adding one file (`docs/adding_a_machine.md`).
 """
 
-from svmcore._plugins import import_siblings
+from svmcore.runtime.plugins import import_siblings
 from svmcore.tasks.base import Answer, Task
 from svmcore.tasks.nu_svc import NuSVC
 from svmcore.tasks.one_class import OneClass

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from svmcore._plugins import Plugin
 from svmcore.errors import InputError
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.runtime.plugins import Plugin
 from svmcore.solution import Solution
 from svmcore.sources.base import Source
 

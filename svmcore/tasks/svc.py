@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from svmcore.errors import InvalidProblem
-from svmcore.losses import Hinge, Loss
 from svmcore.points import Floats
 from svmcore.qp import NO_GROUPS, Bias, Groups, SignedQP
 from svmcore.sources.base import Source
 from svmcore.tasks.base import Answers, Task
+from svmcore.tasks.losses import Hinge, Loss
 
 __all__ = ["SVC", "classification"]
 

@@ -12,7 +12,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks import remote, report, results
+from benchmarks import results
+from benchmarks.contest import remote
+from benchmarks.page import report
 from benchmarks.truth import __main__ as command
 from benchmarks.truth import design, judge, program, run, tables, verdicts, workers
 from benchmarks.truth import summary as summaries

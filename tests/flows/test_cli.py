@@ -202,7 +202,7 @@ def test_commands__refuse_a_model_of_a_newer_version(model, rows_csv, capsys):
     for argv in [*commands_on(model, rows_csv), ["verify", str(model)]]:
         line = refused(argv, capsys)
         assert "format 9" in line
-        assert "format 3" in line
+        assert "format 4" in line
 
 
 def test_run__json_is_one_object_and_all_else_is_on_stderr(config, capsys, tmp_path):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svmcore import RBF, Kernel, Linear, Points, Polynomial, Product, Scaled, Sum, Tanh, points
+from svmcore import RBF, Kernel, Linear, Points, Polynomial, Product, Scaled, Sum, Tanh
 from svmcore.kernels import Precomputed
 from svmcore.kernels.exact import ExactKernel
+from svmcore.points import prepared
 
 from ..exact_values import FORMS, rows
 
@@ -73,7 +74,7 @@ def _term(degree, i, j, n):
 def test_centred__values_are_within_their_rounding(name, form, dtype, p, seed, shift, gamma):
     kernel, X = KERNELS[name](gamma).centred(), rows(form, 24, p, seed, shift, 1.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "is_fast", lambda: True)
+        patch.setattr(prepared, "is_fast", lambda: True)
         P = Points.for_gram(X, dtype)
     Q = P.take(np.arange(0, 24, 2))
     K, c = exact(KERNELS[name](gamma), X, P.centre)
@@ -133,7 +134,7 @@ def test_centred__kernels_have_an_identity_and_no_name_in_a_configuration():
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kernel", [Linear(), Polynomial(2, 0.1, 1.0), Sum(Linear(), RBF(0.1))], ids=str)
 def test_centred__exact_values_are_about_the_centre_of_the_served_ones(form, kernel, monkeypatch):
-    monkeypatch.setattr(points, "is_fast", lambda: True)
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
     X = rows(form, 80, 6, 0, 3.0, 1.0)
     P = Points.for_gram(X)
     E = ExactKernel(kernel, X, centred=True, like=P)

@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 from svmcore import RBF, Linear, Precomputed
-from svmcore.distinct import distinct_rows, merge_precomputed, shared
 from svmcore.errors import InvalidProblem
+from svmcore.train.distinct import distinct_rows, merge_precomputed, shared
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
 CODES = np.array([0, 1, 0, 1, 1, 1])

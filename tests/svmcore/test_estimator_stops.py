@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from svmcore import Status
-from svmcore._interrupt import stop_on_interrupt
 from svmcore.estimator import SVC
+from svmcore.runtime.interrupt import stop_on_interrupt
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import RBF, Kernel, Linear, Points, Polynomial, points
+from svmcore import RBF, Kernel, Linear, Points, Polynomial
 from svmcore.kernels import Precomputed
-from svmcore.kernels._sums import sums_of_products
-from svmcore.kernels._tiles import GRAIN, ROWS, WIDTH
 from svmcore.kernels.exact import ExactKernel
+from svmcore.passes.kernel_sums import sums_of_products
+from svmcore.passes.kernel_tiles import GRAIN, ROWS, WIDTH
+from svmcore.points import prepared
 
 from ..exact_values import FORMS, KERNELS, exact, rows
 
@@ -24,7 +25,7 @@ RNG = np.random.default_rng(0)
 def exact_kernel(kernel, X, fast=True):
     """As training would build it: like the rows that it serves in float32."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "is_fast", lambda: fast)
+        patch.setattr(prepared, "is_fast", lambda: fast)
         return ExactKernel(kernel, X, like=Points.for_gram(X))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn import datasets, svm
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
-from svmcore.solvers._interior import Dense, LowRank, minimise
+from svmcore.solvers.interior.iterate import Dense, LowRank, minimise
 
 FIVE = np.array([[0.0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]])
 FIVE_LABELS = np.array([-1.0, 1, -1, -1, 1])

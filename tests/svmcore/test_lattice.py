@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh, points
-from svmcore._byte_products import byte_products, packed_rows, products_size, signed_rows
+from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh
 from svmcore.kernels.base import blocks
-from svmcore.lattice import encode
+from svmcore.points import prepared
+from svmcore.points.byte_products import byte_products, packed_rows, products_size, signed_rows
+from svmcore.points.lattice import encode
 from svmcore.train import Recipe, train
 
 RNG = np.random.default_rng(0)
@@ -42,7 +43,7 @@ everywhere = pytest.mark.parametrize("X", ON_LATTICE.values(), ids=ON_LATTICE.ke
 @pytest.fixture
 def coded(monkeypatch):
     """Rows are coded on every processor: without the fast instruction the same sums are made in plain steps."""
-    monkeypatch.setattr(points, "is_fast", lambda: True)
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
 
 
 def products(A, B):
@@ -67,7 +68,7 @@ def test_byte_products__of_as_many_features_as_are_allowed_do_not_overflow():
 
 def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_path):
     code = (
-        "import numpy as np; from svmcore._byte_products import *\n"
+        "import numpy as np; from svmcore.points.byte_products import *\n"
         "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
         "B = B.reshape(61, 8); memory = np.empty(products_size(11, 61), np.int32)\n"
         "G = byte_products(signed_rows(A), packed_rows(B), memory)[:11, :61]\n"
@@ -170,7 +171,7 @@ def test_lattice__a_fit_ends_at_the_objective_of_float32_products(monkeypatch):
     codes = (X @ RNG.normal(size=8) + 0.2 * RNG.normal(size=3000) > 0.3).astype(int)
     found = []
     for fast in (True, False):
-        monkeypatch.setattr(points, "is_fast", lambda fast=fast: fast)
+        monkeypatch.setattr(prepared, "is_fast", lambda fast=fast: fast)
         solution = train(Recipe(RBF(2.0), C=10.0), X, codes, np.arange(2)).solutions[0]
         found.append(solution.certificate.dual)
         assert solution.certificate.kkt_gap <= 1e-3

@@ -9,7 +9,7 @@ from sklearn.svm import SVC as Reference
 
 from svmcore import RBF, SMO, Linear, Precomputed, ResidentGram, assemble, classification, targets
 from svmcore.errors import InputError, InvalidProblem
-from svmcore.multiclass import vote
+from svmcore.model import vote
 
 
 def trained(kernel, X, codes, classes, scheme, K=None, **problem):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from svmcore.passes.pairs import FAR, farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
-from svmcore.solvers._pairs import PairArrays
+from svmcore.solvers.textbook.pairs import PairArrays
 
 from ..reference import textbook
 from ..small_programs import a_program, gap_of, scores

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Scaled, Sum, Tanh, points
+from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Scaled, Sum, Tanh
 from svmcore.errors import InputError, InvalidProblem
 from svmcore.kernels import Kernel, Precomputed
 from svmcore.kernels.base import NOTHING, blocks
 from svmcore.kernels.precomputed import is_psd
 from svmcore.kernels.rounding import Rounding
-from svmcore.points import inner_products
+from svmcore.points import inner_products, prepared
 
 from ..exact_values import FORMS, KERNELS, exact, rows
 
@@ -30,7 +30,7 @@ from ..exact_values import FORMS, KERNELS, exact, rows
 def test_rounding__holds_for_every_pair(name, form, dtype, p, seed, shift, spread, gamma):
     kernel, X = KERNELS[name](gamma), rows(form, 24, p, seed, shift, spread)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(points, "is_fast", lambda: True)
+        patch.setattr(prepared, "is_fast", lambda: True)
         P = Points.for_gram(X, dtype)
     Q = P.take(np.arange(0, 24, 2))
     bound = kernel.rounding(P, Q, dtype)
@@ -54,7 +54,7 @@ def test_rounding__holds_for_every_pair(name, form, dtype, p, seed, shift, sprea
     ids=["lattice", "differences", "float64", "shifted", "products"],
 )
 def test_rounding__is_close_to_what_can_be_promised(monkeypatch, X, kernel, dtype, expected):
-    monkeypatch.setattr(points, "is_fast", lambda: True)
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
     assert kernel.rounding(Points.for_gram(X, dtype), dtype=dtype).within(1.0) <= expected
 
 
@@ -131,7 +131,7 @@ def test_kernel__says_what_to_do_about_a_gamma_without_a_value(kernel):
 
 
 def test_inner_products__refuses_other_centres_and_lattice_steps(monkeypatch):
-    monkeypatch.setattr(points, "is_fast", lambda: True)
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
     X = np.random.default_rng(0).normal(size=(40, 20))
     P, Q = Points.prepare(X), Points.prepare(X + 1.0)
     A, B = (Points.for_gram(step * np.eye(20)) for step in (1.0, 2.0))

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 from svmcore import merge_rows
-from svmcore.distinct import shared
-from svmcore.rows import row_hash
+from svmcore.points.identical import row_hash
+from svmcore.train.distinct import shared
 
 tables = arrays(
     np.float64, st.tuples(st.integers(1, 30), st.integers(1, 3)), elements=st.sampled_from([0.0, -0.0, 1.0, 2.5])

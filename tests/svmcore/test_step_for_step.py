@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svmcore import Bias, Hinge, Solver
-from svmcore.solvers.smo_simplified import partners
+from svmcore.solvers.textbook.smo_simplified import partners
 
 from .. import problems
 from ..reference import textbook

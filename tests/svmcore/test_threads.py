@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from svmcore import _threads
-from svmcore._threads import one_blas_thread, split_range
+from svmcore.runtime import threads as thread_pool
+from svmcore.runtime.threads import one_blas_thread, split_range
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,7 +57,7 @@ def blas_threads():
 def test_split_range__covers_the_range_from_multiples_of_the_grain(n, least, grain, threads):
     ranges = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_threads, "n_threads", lambda: threads)
+        patch.setattr(thread_pool, "n_threads", lambda: threads)
         split_range(n, lambda start, stop: ranges.append((start, stop)), least, grain)
     ranges.sort()
     assert ranges[0][0] == 0
@@ -198,7 +198,7 @@ FORK = """
     import json, os, signal, sys, threading
     import numpy as np
     from threadpoolctl import threadpool_info
-    from svmcore._threads import one_blas_thread
+    from svmcore.runtime.threads import one_blas_thread
     from svmcore.estimator import SVC
 
     def blas():

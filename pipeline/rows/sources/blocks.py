@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.rows.schema import Schema, Vocabulary
 from svmcore.errors import InputError
 
 __all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels", "check_width", "finite_rows", "rows_in"]
@@ -21,20 +22,32 @@ MAX_FEATURES = 1 << 26  # the widest of the public sets (kdd12) has 55 million; 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some consecutive rows: `X` (n, p) float64 or CSR, labels `y` (n,) as read or None, `fold` (n,) or None."""
+    """Some consecutive rows: `X` (n, p) float64 or CSR; labels `y`, `fold` and `id` (n,) as read, or None."""
 
     X: Any  # scipy ships no types
     y: NDArray[Any] | None
     fold: NDArray[Any] | None = None
+    id: NDArray[Any] | None = None
 
 
 class Source(ABC):
-    """Rows at a URL. `done` of `total` (bytes or rows) tells how far `blocks` has come."""
+    """Rows at a URL. `done` of `total` (bytes or rows) tells how far `blocks` has come.
+
+    Attributes
+    ----------
+    fills
+        Whether a missing number is a NaN; otherwise it is refused.
+    schema
+        Of a table, once its first lines are known; its texts are coded by the vocabularies `texts`, by feature.
+    """
 
     sparse = False
+    fills = False
+    schema: Schema | None = None
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.texts: dict[int, Vocabulary] = {}
         self.done = 0
         self.total = 0
 
@@ -52,13 +65,19 @@ class Source(ABC):
 
 
 def check_finite(source: Source, X: NDArray[Any], first_row: int, names: Sequence[str] | None = None) -> None:
-    """Raise InputError naming row (from 1) and column of the first NaN or infinity in dense rows `X` (n, p)."""
+    """Raise InputError naming row (from 1) and column of the first infinity in dense rows `X` (n, p), or NaN.
+
+    NaN is for missing values where the source fills them.
+    """
     if X.dtype.kind != "f" or np.isfinite(X).all():
         return
-    row, column = np.argwhere(~np.isfinite(X))[0]
-    value = "NaN" if np.isnan(X[row, column]) else "infinity"
+    wrong = np.isinf(X) if source.fills else ~np.isfinite(X)
+    if not wrong.any():
+        return
+    row, column = np.argwhere(wrong)[0]
+    value, hint = ("NaN", " (data.missing: mean or median)") if np.isnan(X[row, column]) else ("infinity", "")
     name = f"'{names[column]}'" if names is not None else f"{column} (counted from 0)"
-    raise source.fail(f"row {first_row + row + 1}, column {name}: {value}; remove or fill such values")
+    raise source.fail(f"row {first_row + row + 1}, column {name}: {value}; remove or fill such values{hint}")
 
 
 def check_width(source: Source, n_features: int) -> None:

@@ -5,17 +5,19 @@ not a line break.
 """
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.rows.schema import MARKERS, Vocabulary
 from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_finite
+from pipeline.rows.sources.columns import Columns, Wanted, columns_of
 from pipeline.rows.sources.streams import LineBlocks, sha256_of
-from svmcore.errors import InputError, did_you_mean
+from svmcore.errors import InputError
 
-__all__ = ["Columns", "CsvSource", "locate_column"]
+__all__ = ["CsvSource"]
 
 DELIMITERS = ",;\t| "
 SAMPLE_LINES = 100
@@ -23,68 +25,32 @@ SAMPLE_BYTES = 8 << 20
 MAX_COLUMNS = 1 << 18
 
 
-def locate_column(source: Source, given: int | str, names: Sequence[str], what: str) -> int:
-    """Return the position of a column given by name or position (negative from the end), or raise InputError."""
-    if isinstance(given, str):
-        if given in names:
-            return list(names).index(given)
-        shown = ", ".join(list(names)[:20]) + (", ..." if len(names) > 20 else "")
-        raise source.fail(f"no {what} column {given!r}; columns: {shown}{did_you_mean(given, names)}")
-    if not -len(names) <= given < len(names):
-        raise source.fail(f"no {what} column {given}: the file has {len(names)} columns, counted from 0")
-    return given % len(names)
-
-
-class Columns:
-    """Which columns hold what: `features` and their `names`, `label` and `fold` (None when there is none)."""
-
-    def __init__(
-        self,
-        source: Source,
-        names: Sequence[str],
-        label: int | str,
-        fold: int | str | None = None,
-        n_features: int | None = None,
-    ) -> None:
-        fold_at = None if fold is None else self._optional_fold(source, names, fold, n_features)
-        rest = len(names) - (fold_at is not None)
-        bare = n_features is not None and rest == n_features  # rows to predict, without labels
-        self.label = None if bare else locate_column(source, label, names, "label")
-        self.fold = fold_at
-        if self.label is not None and self.label == self.fold:
-            raise source.fail(f"the column {names[self.label]!r} cannot be both label and fold")
-        self.features = [j for j in range(len(names)) if j not in (self.label, self.fold)]
-        self.names = [names[j] for j in self.features]
-        if not self.features:
-            raise source.fail("one column only; a table needs a label column and at least one feature column")
-        if n_features is not None and len(self.features) != n_features:
-            raise source.fail(
-                f"{len(names)} columns, but {n_features} features are expected; "
-                f"give {n_features} columns, or {n_features + 1} with the label"
-            )
-
-    @staticmethod
-    def _optional_fold(source: Source, names: Sequence[str], fold: int | str, n_features: int | None) -> int | None:
-        """Find the fold column; a test set may lack it, training data may not."""
-        if n_features is not None and isinstance(fold, str) and fold not in names:
-            return None
-        return locate_column(source, fold, names, "fold")
-
-
 class CsvSource(Source):
-    """Rows of a CSV file; `label` and `fold` by name or position."""
+    """Rows of a CSV file.
+
+    Parameters
+    ----------
+    wanted
+        Which columns are what.
+    header, delimiter
+        Whether line 1 names the columns, and what is between two cells; None: detected.
+    texts
+        Vocabularies of the features that are categories; None: there are none, or with `onehot` as the cells tell.
+    """
 
     def __init__(
         self,
         url: str,
-        label: int | str = -1,
+        wanted: Wanted,
         header: bool | None = None,
         delimiter: str | None = None,
-        fold: int | str | None = None,
-        n_features: int | None = None,
+        texts: Mapping[int, Vocabulary] | None = None,
+        onehot: bool = False,
     ) -> None:
         super().__init__(url)
-        self._given = (label, header, delimiter, fold, n_features)
+        self._given = (wanted, header)
+        self._looks = onehot and texts is None
+        self.texts = dict(texts or {})
         self.delimiter = delimiter or ("\t" if url.removesuffix(".gz").removesuffix(".bz2").endswith(".tsv") else "")
         self.header = False
         self.columns: Columns | None = None
@@ -95,6 +61,8 @@ class CsvSource(Source):
         lines = LineBlocks(self.url, max(1, rows_bytes // 2))
         rows = 0
         columns = self._detect()
+        if self._looks:
+            self.texts = {k: Vocabulary() for k in sorted(self._text_columns(columns, rows_bytes))}
         for text, first_line in lines:
             body, body_line = self._without_header(text, first_line)
             block = self._parse(body, body_line) if body.strip() else None
@@ -112,7 +80,8 @@ class CsvSource(Source):
 
     # ---- what the first lines tell ----
     def _detect(self) -> Columns:
-        label, header, _, fold, n_features = self._given
+        wanted, header = self._given
+        label = wanted.label
         sample = self._sample()
         self._check_columns(sample[0])
         self.delimiter = self.delimiter or _detect_delimiter(sample)
@@ -121,14 +90,37 @@ class CsvSource(Source):
         except csv.Error as error:
             raise self.fail(f"not a table of numbers and labels ({error})") from None
         self.width = len(table[0])
-        named = isinstance(label, str)
         first = [cell.strip() for cell in table[0]]
-        self.header = header if header is not None else named or _detect_header(table, int(label) if not named else -1)
-        if named and not self.header:
+        if header is not None:
+            self.header = header
+        elif wanted.names is not None:  # rows for a model that knows its columns: any of them by name
+            self.header = not set(first).isdisjoint(wanted.names)
+        else:
+            self.header = isinstance(label, str) or _detect_header(table, label)
+        if isinstance(label, str) and not self.header and wanted.names is None:
             raise self.fail(f"label {label!r} is a name, but data.header is false; give the label's position")
         names = first if self.header else [str(j) for j in range(self.width)]
-        self.columns = Columns(self, names, label, fold, n_features)
+        self.columns, self.schema = columns_of(self, names, wanted, self.header)
         return self.columns
+
+    def _text_columns(self, columns: Columns, rows_bytes: int) -> set[int]:
+        """Positions among the features of those with a cell that is neither a number nor missing, in any line."""
+        found: set[int] = set()
+        for text, first_line in LineBlocks(self.url, max(1, rows_bytes // 2)):
+            body, _ = self._without_header(text, first_line)
+            rest = [k for k in range(len(columns.features)) if k not in found]
+            cells = self._cells(body, [columns.features[k] for k in rest])
+            found |= {k for k, texts in zip(rest, cells, strict=True) if _has_text(texts)}
+        return found
+
+    def _cells(self, body: bytes, at: Sequence[int]) -> Iterator[set[str]]:
+        """Distinct cells of some columns; of lines that are no table nothing, because `_parse` will say so."""
+        rows = csv.reader(body.decode("utf-8", "replace").splitlines(), delimiter=self.delimiter, skipinitialspace=True)
+        try:
+            columns = [*zip(*(row for row in rows if len(row) == self.width), strict=True)]
+        except csv.Error:
+            columns = []
+        yield from (set(columns[j]) if columns else set() for j in at)
 
     def _check_columns(self, line: str) -> None:
         """Refuse a first line of very many cells before it is cut into them."""
@@ -166,25 +158,43 @@ class CsvSource(Source):
         from pyarrow import csv as arrow_csv
 
         assert self.columns is not None
-        keys = [str(j) for j in range(self.width)]
-        text_columns = {j for j in (self.columns.label, self.columns.fold) if j is not None}
+        columns, keys = self.columns, [str(j) for j in range(self.width)]
+        numbers = {j for k, j in enumerate(columns.features) if k not in self.texts}
+        missing = _spellings(MARKERS) if self.fills else []
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(text),
                 arrow_csv.ReadOptions(column_names=keys),
                 arrow_csv.ParseOptions(delimiter=self.delimiter),
                 arrow_csv.ConvertOptions(
-                    column_types={k: pa.string() if int(k) in text_columns else pa.float64() for k in keys},
-                    null_values=[],
+                    column_types={k: pa.float64() if int(k) in numbers else pa.string() for k in keys},
+                    null_values=missing,
                     strings_can_be_null=False,
                 ),
             )
         except pa.ArrowInvalid:
             return self._parse_slowly(text, first_line)
-        labels = None if self.columns.label is None else table.column(self.columns.label).to_numpy()
-        fold = None if self.columns.fold is None else table.column(self.columns.fold).to_numpy()
-        X = _matrix([table.column(j) for j in self.columns.features])
-        return RowBlock(X, self._texts(labels, first_line), self._texts(fold, first_line))
+        X = np.empty((len(table), len(columns.features)))
+        for k, j in enumerate(columns.features):
+            cells = table.column(j)
+            X[:, k] = self._codes(cells, k, first_line) if k in self.texts else cells.to_numpy()
+        others = (columns.label, columns.fold, columns.id)
+        return self._block(X, [None if j is None else table.column(j).to_numpy() for j in others], first_line)
+
+    def _block(self, X: Any, texts: Iterable[Any], first_line: int) -> RowBlock:
+        """Rows with label and fold stripped and checked; the third text is the id, which stays as it is."""
+        label, fold, name = texts
+        return RowBlock(X, self._texts(label, first_line), self._texts(fold, first_line), name)
+
+    def _codes(self, cells: Any, k: int, first_line: int) -> NDArray[np.float64]:
+        """Codes (n,) of a category's texts; an empty one is missing."""
+        coded = cells.combine_chunks().dictionary_encode()
+        codes = self.texts[k].codes(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
+        if np.isnan(codes).any() and not self.fills:
+            assert self.columns is not None
+            line = first_line + int(np.argmax(np.isnan(codes)))
+            raise self._cell_error("", line, self.columns.features[k])
+        return codes
 
     def _parse_slowly(self, text: bytes, first_line: int) -> RowBlock:
         """Parse cell by cell, which also reads what pyarrow does not (`+1`), or say which cell is wrong."""
@@ -194,7 +204,8 @@ class CsvSource(Source):
         except UnicodeDecodeError as error:
             line = first_line + text.count(b"\n", 0, error.start)
             raise self.fail(f"line {line}: not text in UTF-8") from None
-        X, labels, folds = [], [], []
+        columns = self.columns
+        X, others = [], []
         reader = csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True)
         for row in self._whole_rows(reader):
             line = first_line + reader.line_num - 1
@@ -202,12 +213,12 @@ class CsvSource(Source):
                 raise self.fail(
                     f"line {line}: {len(row)} cells, but line 1 has {self.width}; rows must be equally long"
                 )
-            X.append([self._number(row[j], line, j) for j in self.columns.features])
-            labels.append(row[self.columns.label] if self.columns.label is not None else "")
-            folds.append(row[self.columns.fold] if self.columns.fold is not None else "")
-        y = self._texts(np.array(labels, dtype=object), first_line) if self.columns.label is not None else None
-        fold = self._texts(np.array(folds, dtype=object), first_line) if self.columns.fold is not None else None
-        return RowBlock(np.array(X, dtype=np.float64).reshape(len(X), len(self.columns.features)), y, fold)
+            X.append([self._value(row[j], k, line, j) for k, j in enumerate(columns.features)])
+            others.append(["" if j is None else row[j] for j in (columns.label, columns.fold, columns.id)])
+        table = np.array(others, dtype=object).reshape(len(X), 3).T
+        there = (columns.label, columns.fold, columns.id)
+        texts = (None if j is None else column for column, j in zip(table, there, strict=True))
+        return self._block(np.array(X, dtype=np.float64).reshape(len(X), len(columns.features)), texts, first_line)
 
     def _whole_rows(self, reader: Any) -> Iterator[list[str]]:
         """Rows with cells; what the reader cannot cut is an InputError."""
@@ -216,11 +227,17 @@ class CsvSource(Source):
         except csv.Error as error:
             raise self.fail(f"near line {reader.line_num}: {error}; features must be numbers") from None
 
-    def _number(self, cell: str, line: int, column: int) -> float:
+    def _value(self, cell: str, k: int, line: int, column: int) -> float:
+        """Number or code of a cell of feature `k`; NaN where it is missing and filled."""
+        text = cell.strip()
+        if self.fills and (not text or (k not in self.texts and text.lower() in MARKERS)):
+            return float("nan")
+        if k in self.texts and text:
+            return float(self.texts[k].codes([text])[0])
         try:
-            if "_" in cell:
+            if "_" in text:
                 raise ValueError
-            return float(cell)
+            return float(text)
         except ValueError:
             raise self._cell_error(cell, line, column) from None
 
@@ -232,9 +249,16 @@ class CsvSource(Source):
             if self.header
             else f"{column} (counted from 0)"
         )
-        hint = "; set data.header: true if line 1 names the columns" if line == 1 else ""
+        hint = "; set data.header: true if line 1 names the columns" if line == 1 else self._remedy(cell.strip())
         what = f"{cell.strip()!r} is not a number" if cell.strip() else "an empty cell"
         return self.fail(f"row {row} (line {line}), column {name}: {what}; features must be numbers{hint}")
+
+    def _remedy(self, text: str) -> str:
+        if self._given[0].n_features is not None:
+            return ""
+        if not text or text.lower() in MARKERS:
+            return "; data.missing: mean or median fills what is missing"
+        return "; data.categories: onehot takes columns of text"
 
     def _texts(self, values: NDArray[Any] | None, first_line: int) -> NDArray[Any] | None:
         """Strip labels or folds (n,), refusing an empty one."""
@@ -251,12 +275,14 @@ class CsvSource(Source):
         return stripped
 
 
-def _matrix(columns: Sequence[Any]) -> NDArray[np.float64]:
-    """Stack columns as rows of C-contiguous (n, p)."""
-    X = np.empty((len(columns[0]), len(columns)))
-    for j, column in enumerate(columns):
-        X[:, j] = column.to_numpy()
-    return X
+def _spellings(markers: Sequence[str]) -> list[str]:
+    return ["", *(spell(marker) for marker in markers for spell in (str.lower, str.upper, str.title))]
+
+
+def _has_text(cells: set[str]) -> bool:
+    """Whether one of them is neither a number nor a sign that a number is missing."""
+    texts = {cell.strip().lower() for cell in cells}
+    return any(text and text not in MARKERS and not _is_number(text) for text in texts)
 
 
 def _is_number(cell: str) -> bool:

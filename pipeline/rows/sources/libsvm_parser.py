@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._numba import njit
+from svmcore.runtime.compiled import njit
 
 __all__ = ["LineError", "Parsed", "parse_block"]
 

@@ -5,17 +5,21 @@ field's files are called `a9a`, `a9a.t` or `letter.scale` as often as `a9a.libsv
 (.gz, .bz2).
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pipeline.config.schema import Experiment
 from pipeline.config.sections import Data
 from pipeline.config.values import COMPRESSED
+from pipeline.rows.schema import Schema, Vocabulary
+from pipeline.rows.sources.arrow import ParquetSource
 from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source
 from pipeline.rows.sources.bundled import BundledSource
+from pipeline.rows.sources.columns import Wanted
 from pipeline.rows.sources.csv import CsvSource
 from pipeline.rows.sources.libsvm import LibsvmSource
 from pipeline.rows.sources.npz import NpzSource
-from pipeline.rows.sources.parquet import ParquetSource
 from pipeline.rows.sources.streams import folder_of, readable
 from pipeline.rows.sources.zarr import ZarrSource
 from svmcore.errors import InputError
@@ -56,21 +60,44 @@ def open_source(
     fold_column: str | int | None = None,
     base: int | None = None,
     n_features: int | None = None,
+    schema: Schema | None = None,
+    texts: Mapping[int, Vocabulary] | None = None,
 ) -> Source:
     """Open `url` as a source of row blocks; nothing is read yet.
 
-    `n_features`, for rows to predict, is the number of features the model has: another number is an error, and labels
-    (and the fold column) may be missing, in which case a block's `y` is None. `base` is the number of the first
-    feature in LIBSVM text, when it is known from the training data.
+    Parameters
+    ----------
+    n_features
+        Of rows to predict or to test on: another number is an error, and labels (and the fold column) may be missing,
+        in which case a block's `y` is None.
+    schema
+        Of the training data: columns are found by its names, where both sides have names.
+    texts
+        Vocabularies of categories, by feature, where they are known from the training data.
+    base
+        The number of the first feature in LIBSVM text, when it is known from the training data.
     """
     data = data or Data(source=url)
     kind = format_of(url)
-    if fold_column is not None and kind not in _BY_COLUMN:
-        raise InputError(f"{url}: sweep.folds names the column {fold_column!r}, which only CSV and Parquet can have")
-    if kind == "csv":
-        return CsvSource(url, data.label, data.header, data.delimiter, fold_column, n_features)
-    if kind == "parquet":
-        return ParquetSource(url, data.label, fold_column, n_features)
+    if kind in _BY_COLUMN:
+        wanted = Wanted(data.label, fold_column, data.id, data.drop or (), data.features, n_features, schema)
+        onehot = data.categories == "onehot"
+        if kind == "csv":
+            source: Source = CsvSource(url, wanted, data.header, data.delimiter, texts, onehot)
+        else:
+            source = ParquetSource(url, wanted, texts, onehot)
+    else:
+        given: dict[str, Any] = {"sweep.folds": fold_column}
+        if n_features is None:
+            given |= {"data.id": data.id, "data.drop": data.drop, "data.features": data.features}
+        _refuse_columns(url, given, bool(texts))
+        source = _open_matrix(url, kind, base, n_features)
+    source.fills = data.missing != "refuse"
+    return source
+
+
+def _open_matrix(url: str, kind: str, base: int | None, n_features: int | None) -> Source:
+    """A source whose columns have no names."""
     if kind == "libsvm":
         return LibsvmSource(url, base, n_features)
     if kind == "zarr" and not folder_of(url).is_dir():
@@ -78,6 +105,15 @@ def open_source(
     if kind == "sklearn":
         return BundledSource(url, n_features)
     return NpzSource(url, n_features) if kind == "npz" else ZarrSource(url, n_features)
+
+
+def _refuse_columns(url: str, given: Mapping[str, Any], has_texts: bool) -> None:
+    """Refuse what only tables have."""
+    for key, column in given.items():
+        if column is not None:
+            raise InputError(f"{url}: {key} names the column {column!r}, which only CSV and Parquet can have")
+    if has_texts:
+        raise InputError(f"{url}: the training data has columns of text, which only CSV and Parquet can have")
 
 
 def check_sources(exp: Experiment) -> None:

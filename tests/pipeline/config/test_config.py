@@ -294,8 +294,8 @@ def test_errors_name_the_file(tmp_path):
 
 
 def test_a_solver_that_does_not_fit_is_refused_when_the_file_is_read(monkeypatch):
-    from svmcore.losses import SquaredHinge
     from svmcore.solvers import SMO, Solves
+    from svmcore.tasks.losses import SquaredHinge
 
     monkeypatch.setattr(SMO, "solves", Solves(losses=(SquaredHinge,)))
     smo = IRIS | {"solver": "smo"}

@@ -15,10 +15,9 @@ from pipeline.compute.workers import InlineWorkers
 from pipeline.kernel import gram, sample, strips
 from pipeline.kernel.gram import compute_gram, compute_grams, open_gram
 from pipeline.kernel.strips import partition
-from svmcore import points
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import RBF, Kernel, Polynomial
-from svmcore.points import Points
+from svmcore.points import Points, prepared
 
 INLINE = InlineWorkers()
 
@@ -103,7 +102,7 @@ def test_gram__is_right_for_every_number_of_strips(n, dtype, tolerance, in_memor
 
 
 def test_gram__of_rows_on_a_lattice_is_exact(in_memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(points, "is_fast", lambda: True)
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
     X = np.random.default_rng(0).integers(0, 256, (300, 30)).astype(np.float32)
     K = compute_gram(in_memory(X), RBF(gamma=1e-5), np.float32, tmp_path, INLINE).open()
     np.testing.assert_allclose(K, RBF(gamma=1e-5)(X, X), rtol=1e-6)

@@ -18,8 +18,8 @@ from pipeline.rows.dataset import open_dataset
 from pipeline.running.batch import lay_out, solve
 from pipeline.running.session import open_session
 from pipeline.storage.runs import open_store
-from svmcore import _threads
 from svmcore.errors import InputError
+from svmcore.runtime import threads as thread_pool
 
 N_TEST = 1000  # not a multiple of the block
 
@@ -104,7 +104,7 @@ def test_workers__give_the_values_of_threads_to_the_last_bit(solved, large, mapp
 def test_values__do_not_depend_on_the_number_of_threads(solved, monkeypatch):
     found = []
     for count in (1, 3):
-        monkeypatch.setattr(_threads, "n_threads", lambda count=count: count)
+        monkeypatch.setattr(thread_pool, "n_threads", lambda count=count: count)
         found.append(solved.scored())
     assert_same(*found)
 

@@ -93,7 +93,7 @@ def test_load__manifest_that_hides_a_change_is_noticed(saved):
 def test_load__newer_format_names_both_versions(saved):
     manifest = json.loads((saved / "manifest.json").read_text()) | {"format": 7}
     (saved / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=r"format 7.*up to format 3"):
+    with pytest.raises(InputError, match=r"format 7.*up to format 4"):
         load_model(saved)
 
 

@@ -22,7 +22,7 @@ from pipeline.rows.labels import LabelCodes
 from pipeline.rows.scaling import ColumnStats, fit_scaling
 from pipeline.rows.split import stratified_sample
 from svmcore.errors import InputError
-from svmcore.rows import merge_rows
+from svmcore.points.identical import merge_rows
 
 rng = np.random.default_rng(1)
 N, P = 300, 6

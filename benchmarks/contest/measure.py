@@ -1,0 +1,237 @@
+"""A contest: several solvers on one table, cold first, then alternating, every answer judged."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contest import memory
+from benchmarks.contest.machine import Rates, floor
+from benchmarks.contest.peers import OURS, Spec
+from benchmarks.contest.worker import Worker, WorkerEnded, n_distinct
+from benchmarks.results import Record
+from benchmarks.suites.cases import Case, Table
+
+OBJECTIVE_RTOL = 1e-6
+LONG_SECONDS = 10.0  # a first fit this long is a measurement: set-up is under a per cent of it
+TOL_STEPS = 7
+
+
+@dataclass(frozen=True)
+class Side:
+    """A solver in a contest: `limit_seconds` ends a single fit, `budget_seconds` ends its repeats."""
+
+    peer: str
+    task: str = "binary"
+    cache_mb: int | None = None
+    limit_seconds: float = 600.0
+    budget_seconds: float = 200.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is equal for all sides."""
+
+    tol: float = 1e-3
+    repeats: int = 3
+    say: Callable[[str], None] = print
+
+
+@dataclass
+class Entry:
+    """A side while the contest runs."""
+
+    side: Side
+    spec: Spec
+    worker: Worker
+    touch_bytes: int
+    status: str = "ok"
+    cold: Record = field(default_factory=dict)
+    prepared: Record = field(default_factory=dict)
+    verdict: Record = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the solver still answers."""
+        return self.status == "ok"
+
+    @property
+    def title(self) -> str:
+        """Name in tables."""
+        return self.side.peer + {"binary": "", "ovr": " one-vs-rest", "ovo": " one-vs-one"}[self.side.task]
+
+    def call(self, method: str, *arguments: Any, timeout: float | None = None) -> Record:
+        """Call the worker; its failure ends this side, not the contest."""
+        if not self.runs:
+            return {}
+        try:
+            return self.worker.call(method, *arguments, timeout=timeout)
+        except WorkerEnded as ended:
+            self.status = str(ended)
+            return {}
+
+    def fit(self) -> Record:
+        """Time a fit, in memory that has been touched."""
+        memory.touch(self.touch_bytes)
+        return self.call("fit", self.spec, timeout=self.side.limit_seconds)
+
+    def first(self, form: str) -> None:
+        """Make the cold call: the first fit of a fresh process, judged."""
+        self.prepared = self.call("take", form)
+        self.cold = self.fit()
+        self.verdict = self.call("verdict", self.spec)
+        self._restart()
+
+    def _restart(self) -> None:
+        """Count a long first fit as the first measurement."""
+        first = self.cold.get("seconds", 0.0)
+        self.seconds = [first] if first > LONG_SECONDS else []
+
+    def retry(self, tol: float) -> None:
+        """Start again with a smaller tolerance; the cold call stays the first one's."""
+        self.spec = replace(self.spec, tol=tol)
+        seconds = self.fit().get("seconds", 0.0)
+        self.verdict = self.call("verdict", self.spec)
+        self.seconds = [seconds] if seconds > LONG_SECONDS else []
+
+    def again(self, repeats: int) -> None:
+        """One more measurement while repeats and budget last."""
+        spent = sum(self.seconds)
+        typical = spent / len(self.seconds) if self.seconds else 0.0
+        if not self.runs or len(self.seconds) >= repeats or (typical and spent + typical > self.side.budget_seconds):
+            return
+        seconds = self.fit().get("seconds")
+        if seconds is not None:
+            self.seconds.append(seconds)
+
+
+def contest(case: Case, table: Table, sides: Sequence[Side], terms: Terms, rates: Rates) -> list[Record]:
+    """Run every side on the table and return a record for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.npz"
+        table.save(path)
+        load = os.getloadavg()[0]
+        with _entries(case, table, sides, terms, path) as entries:
+            for entry in entries:
+                entry.first(_form(entry, path))
+                terms.say(f"  {entry.title}: first {_seconds(entry.cold)}, {entry.status}")
+            _settle_tolerance(entries, terms)
+            for round_ in range(terms.repeats):
+                for entry in entries[round_ % len(entries) :] + entries[: round_ % len(entries)]:
+                    entry.again(terms.repeats)
+            _judge_ours_again(entries)
+            return [_record(entry, entries, case, table, rates) | {"load": load} for entry in entries]
+
+
+@contextmanager
+def _entries(case: Case, table: Table, sides: Sequence[Side], terms: Terms, path: Path) -> Iterator[list[Entry]]:
+    """Start the sides with their processes, ended on the way out."""
+    entries = []
+    for side in sides:
+        cache_mb = side.cache_mb or case.cache_mb
+        touch_bytes = min(cache_mb * 10**6, 8 * len(table.y) ** 2) + 10**9
+        spec = Spec(case.C, case.gamma, terms.tol, cache_mb)
+        entries.append(Entry(side, spec, Worker(side.peer, side.task, path), touch_bytes))
+    try:
+        yield entries
+    finally:
+        for entry in entries:
+            entry.worker.close()
+
+
+def _form(entry: Entry, path: Path) -> str:
+    """Form of the data, tried in another process so that the contest's first call is a cold one."""
+    worker = Worker(entry.side.peer, entry.side.task, path)
+    try:
+        return worker.call("fastest_form", entry.spec, timeout=entry.side.limit_seconds)["form"]
+    except WorkerEnded as ended:
+        entry.status = str(ended)
+        return "dense"
+    finally:
+        worker.close()
+
+
+def shortfall(ours: list[float], theirs: list[float]) -> float:
+    """Largest (theirs - ours) / abs(theirs) over the machines: positive when ours is the worse maximum.
+
+    Examples
+    --------
+    >>> shortfall([9.0, 5.0], [10.0, 4.0])
+    0.1
+    """
+    return max((t - o) / max(abs(t), 1e-300) for o, t in zip(ours, theirs, strict=True))
+
+
+def _worst(ours: Entry, entries: list[Entry]) -> float | None:
+    """Return our largest shortfall against the sides that solved the same program, None without any."""
+    mine = ours.verdict.get("dual")
+    others = [entry.verdict.get("dual") for entry in entries if entry is not ours and entry.side.task == ours.side.task]
+    gaps = [shortfall(mine, dual) for dual in others if mine and dual]
+    return max(gaps, default=None)
+
+
+def _settle_tolerance(entries: list[Entry], terms: Terms) -> None:
+    """Halve our tolerance until our objective is nowhere worse than theirs by more than 1e-6 relative."""
+    for ours in (entry for entry in entries if entry.side.peer == OURS):
+        for _ in range(TOL_STEPS):
+            worst = _worst(ours, entries)
+            if not ours.runs or worst is None or worst <= OBJECTIVE_RTOL:
+                break
+            terms.say(f"  objective short by {worst:.1e}: tol {ours.spec.tol:g} -> {ours.spec.tol / 2:g}")
+            ours.retry(ours.spec.tol / 2)
+
+
+def _judge_ours_again(entries: list[Entry]) -> None:
+    """Judge the answer of a measured fit, which is the one that counts."""
+    for ours in (entry for entry in entries if entry.side.peer == OURS):
+        ours.verdict = ours.call("verdict", ours.spec) or ours.verdict
+
+
+def _seconds(fit: Record) -> str:
+    return f"{fit['seconds']:.2f} s" if "seconds" in fit else "no answer"
+
+
+def _record(entry: Entry, entries: list[Entry], case: Case, table: Table, rates: Rates) -> Record:
+    """Everything a table or plot needs of one side."""
+    n, p = table.X.shape
+    record: Record = {
+        "title": case.title,
+        "solver": entry.side.peer,
+        "task": entry.side.task,
+        "n": n,
+        "p": p,
+        "n_classes": table.n_classes,
+        "C": case.C,
+        "gamma": case.gamma,
+        "tol": entry.spec.tol,
+        "cache_mb": entry.spec.cache_mb,
+        "status": entry.status,
+        "seconds": entry.seconds,
+        "median_seconds": statistics.median(entry.seconds) if entry.seconds else None,
+        "cold_seconds": entry.cold.get("seconds"),
+        **{key: value for key, value in entry.cold.items() if key != "seconds"},
+        **entry.prepared,
+        **entry.verdict,
+    }
+    if entry.side.peer == OURS:
+        record |= {"shortfall": _worst(entry, entries), **_floor(record, table, rates)}
+    return record
+
+
+def _floor(record: Record, table: Table, rates: Rates) -> Record:
+    """Return the floor of the plan taken, over distinct rows; bytes decide when the estimator is silent."""
+    if "n_support_distinct" not in record:
+        return {}
+    n = n_distinct(table.X, table.y)
+    fits = 4 * n * n <= record["cache_mb"] * 10**6
+    resident = "resident" in record["plan"] if "plan" in record else fits
+    least = floor(rates, n, table.X.shape[1], record["n_support_distinct"], resident)
+    parts = {"gemm": least.gemm_seconds, "exp": least.exp_seconds, "memory": least.memory_seconds}
+    return {"n_distinct": n, "floor": {"plan": least.plan, "seconds": least.seconds, **parts}}

@@ -1,0 +1,109 @@
+"""One solver on one table in a process of its own: its memory is its own, and it can be ended at a limit."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.contest import judge, memory
+from benchmarks.contest.peers import Spec, peer_of
+from benchmarks.contest.remote import Remote, WorkerEnded
+from benchmarks.suites.cases import Table
+
+__all__ = ["Trial", "Worker", "WorkerEnded", "n_distinct"]
+
+TRIAL_ROWS, TRIAL_REPEATS = 4_000, 3
+SPARSE_BELOW = 0.6  # density under which compressed rows are worth a trial
+
+
+class Trial:
+    """The worker's side: holds the table, the solver's form of it and the last model."""
+
+    def __init__(self, peer: str, task: str, path: Path) -> None:
+        self.peer, self.task = peer_of(peer, task), task
+        self.table = Table.load(path)
+        self.form = self.peer.forms[0]
+        self.data: Any = None
+        self.model: Any = None
+
+    def fastest_form(self, spec: Spec) -> dict[str, Any]:
+        """Find the form (dense or compressed rows) in which the solver is fastest, tried on a few rows."""
+        forms = self.peer.forms
+        if len(forms) == 1 or self.table.density > SPARSE_BELOW:
+            return {"form": forms[0]}
+        rows = np.random.default_rng(0).permutation(len(self.table.y))[:TRIAL_ROWS]
+        data = {form: self.peer.given(self.table.X[rows], self.table.y[rows], form) for form in forms}
+        seconds = dict.fromkeys(forms, float("inf"))
+        for form in forms * TRIAL_REPEATS:
+            seconds[form] = min(seconds[form], _timed(lambda form=form: self.peer.fit(data[form], spec))[0])
+        return {"form": min(seconds, key=seconds.__getitem__), "trial_seconds": seconds}
+
+    def take(self, form: str) -> dict[str, Any]:
+        """Put the table into that form, before the clock starts."""
+        self.form = form
+        self.peer.load()
+        self.data = self.peer.given(self.table.X, self.table.y, form)
+        return {"form": form, "version": self.peer.version()}
+
+    def fit(self, spec: Spec) -> dict[str, Any]:
+        """One fit: seconds, and resident memory before and at its peak."""
+        self.model = None
+        before = memory.resident_bytes()
+        memory.reset_peak()
+        seconds, self.model = _timed(lambda: self.peer.fit(self.data, spec))
+        report = {"seconds": seconds, "before_bytes": before, "peak_bytes": memory.peak_bytes()}
+        return report | _told(self.model)
+
+    def verdict(self, spec: Spec) -> dict[str, Any]:
+        """Dual objectives, gap, support and accuracy of the last model."""
+        table = self.table
+        if self.task == "ovo":
+            seconds, codes = _timed(lambda: self.peer.predict(self.model, table.X_test, self.form))
+            n_support = len(self.model.support_)
+            return {
+                "accuracy": float(np.mean(codes == table.y_test)),
+                "n_support": n_support,
+                "predict_seconds": seconds,
+            }
+        answer, kernel = self.peer.answer(self.model, self.data), judge.rbf(spec.gamma)
+        Y = judge.one_against_rest(table.y, table.n_classes)
+        verdicts = judge.judge(table.X, Y, answer, spec.C, kernel)
+        decision = judge.decision_values(table.X, table.X_test, answer, kernel)
+        return {
+            "dual": [v.dual for v in verdicts],
+            "kkt_gap": max(v.kkt_gap for v in verdicts),
+            "infeasibility": max(v.infeasibility for v in verdicts),
+            "n_support": len(answer.support),
+            "n_support_distinct": n_distinct(table.X[answer.support], table.y[answer.support]),
+            "accuracy": judge.accuracy(decision, table.y_test),
+        }
+
+
+def n_distinct(X: np.ndarray, y: np.ndarray) -> int:
+    """Distinct (x, y) rows: what is left when copies are merged."""
+    return len({(row.tobytes(), code) for row, code in zip(np.ascontiguousarray(X), y.tolist(), strict=True)})
+
+
+def _timed(work: Any) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def _told(model: Any) -> dict[str, Any]:
+    """Read what our estimator says of itself: its plan and its seconds per stage, when it has them."""
+    told = {"plan": getattr(model, "plan_", None), "stages": getattr(model, "seconds_", None)}
+    plan = told["plan"]
+    told["plan"] = plan if plan is None or isinstance(plan, str) else str(getattr(plan, "name", plan))
+    told["stages"] = dict(told["stages"]) if isinstance(told["stages"], dict) else None
+    return {key: value for key, value in told.items() if value is not None}
+
+
+class Worker(Remote):
+    """The parent's side of a `Trial` in a fresh process."""
+
+    def __init__(self, peer: str, task: str, path: Path) -> None:
+        super().__init__(Trial, peer, task, path)

@@ -1,0 +1,1 @@
+"""docs/performance.md from the records alone: claims, tables and figures."""

@@ -1,0 +1,227 @@
+"""The aims of the benchmark, each computed from the records: the aim, what was measured, whether it holds."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.contest.measure import OBJECTIVE_RTOL
+from benchmarks.contest.peers import OURS
+from benchmarks.page import tables
+from benchmarks.results import Record
+from benchmarks.truth import page
+
+Cases = Mapping[str, list[Record]]
+Suites = Mapping[str, Cases]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of the summary; `holds` is None where it was not measured."""
+
+    what: str
+    aim: str
+    measured: str
+    holds: bool | None
+
+
+def of(records: Sequence[Record], solver: str, task: str | None = None) -> Record | None:
+    """Find the solver's record that has a time."""
+    found = (r for r in records if r["solver"] == solver and task in (None, r.get("task")))
+    return next((r for r in found if r.get("median_seconds")), None)
+
+
+def ratio(records: Sequence[Record], solver: str, task: str | None = None) -> float | None:
+    """Return how many times longer than ours the solver takes."""
+    ours, theirs = of(records, OURS), of(records, solver, task)
+    return theirs["median_seconds"] / ours["median_seconds"] if ours and theirs else None
+
+
+def ended_ratio(records: Sequence[Record], solver: str) -> float | None:
+    """Return how many times longer than ours a solver took at least that was ended without an answer."""
+    ours, theirs = of(records, OURS), next((r for r in records if r["solver"] == solver), None)
+    ended = re.fullmatch(r"ended after (\d+) s", theirs["status"]) if theirs else None
+    return float(ended[1]) / ours["median_seconds"] if ours and ended else None
+
+
+def _at_least(what: str, value: float | None, aim: float) -> Claim:
+    return Claim(what, f"at least {aim:g}×", tables.number(value, ".1f"), None if value is None else value >= aim)
+
+
+def _at_most(what: str, value: float | None, aim: float, unit: str = "") -> Claim:
+    measured = "–" if value is None else tables.seconds(value) + unit
+    return Claim(what, f"at most {aim:g}{unit}", measured, None if value is None else value <= aim)
+
+
+def single(cases: Cases) -> list[Claim]:
+    """Judge the single fits: mean and worst ratios, objective, gap, floor."""
+    claims = []
+    for solver, aim in (("scikit-learn-intelex", 2.5), ("scikit-learn", 12.0)):
+        ratios = [value for records in cases.values() if (value := ratio(records, solver))]
+        ended = [value for records in cases.values() if (value := ended_ratio(records, solver))]
+        what, mean = f"single fits, geometric mean of {len(ratios)} against {solver}", tables.geometric_mean(ratios)
+        claims.append(_at_least(what, mean, aim))
+        if ended:
+            mean = tables.geometric_mean(ratios + ended)
+            claims.append(_at_least(f"the same with {len(ended)} ended without an answer, as its limit", mean, aim))
+        claims.append(_at_least(f"single fits, least against {solver}", min(ratios + ended, default=None), 1.0))
+    ours = [record for records in cases.values() if (record := of(records, OURS))]
+    return [*claims, *_quality(ours, "single fits"), *_floors(ours)]
+
+
+def _quality(ours: Sequence[Record], what: str) -> list[Claim]:
+    short = [r["shortfall"] for r in ours if r.get("shortfall") is not None]
+    gaps = [r["kkt_gap"] / 1e-3 for r in ours]
+    return [
+        _at_most(
+            f"{what}: our objective below the best peer's, relative, worst case",
+            max(short, default=None),
+            OBJECTIVE_RTOL,
+        ),
+        _at_most(f"{what}: our KKT gap in float64 over tol = 1e-3, worst case", max(gaps, default=None), 1.0),
+    ]
+
+
+def _floors(ours: Sequence[Record]) -> list[Claim]:
+    def over(record: Record) -> float:
+        return record["median_seconds"] / record["floor"]["seconds"]
+
+    judged = [r for r in ours if "floor" in r and (r["case"] == "a9a" or r["floor"]["plan"] == "resident")]
+    return [_at_most(f"time over the floor of the plan, {record['title']}", over(record), 3.0) for record in judged]
+
+
+def multiclass(cases: Cases) -> list[Claim]:
+    """Judge all classes at once."""
+    intelex, claims = "scikit-learn-intelex", []
+    for case, task, aim in (
+        ("mnist-10000", "ovr", 4.0),
+        ("mnist-10000", "ovo", 1.0),
+        ("letter", "ovr", 5.0),
+        ("mnist-60000", "ovo", 1.0),
+    ):
+        if case in cases:
+            how = {"ovr": "a loop over", "ovo": "one-vs-one of"}[task]
+            claims.append(
+                _at_least(f"{case}, all classes, against {how} {intelex}", ratio(cases[case], intelex, task), aim)
+            )
+    ours = [record for records in cases.values() if (record := of(records, OURS))]
+    claims += _quality(ours, "all classes") if ours else []
+    large = of(cases.get("mnist-60000", []), OURS)
+    if large:
+        claims.append(_at_most("mnist-60000, peak memory", large["peak_bytes"] / 1e9, 16.0, " GB"))
+    return claims
+
+
+def memory_budget(cases: Cases) -> list[Claim]:
+    """Judge the fit within 512 MB."""
+    claims = []
+    for records in cases.values():
+        ours = sorted((r for r in records if r["solver"] == OURS), key=lambda r: r["cache_mb"])
+        if len(ours) == 2 and all(r["median_seconds"] for r in ours):
+            tight, free = ours
+            extra = tables.fit_bytes(tight)
+            claims.append(
+                _at_most("a9a in 512 MB over its unlimited time", tight["median_seconds"] / free["median_seconds"], 4.0)
+            )
+            claims.append(
+                _at_most("a9a in 512 MB, peak above before the fit", extra / 1e6 if extra else None, 512 + 300, " MB")
+            )
+    return claims
+
+
+def merged_rows(cases: Cases) -> list[Claim]:
+    """Judge the long table of copies."""
+    ours = [record for records in cases.values() if (record := of(records, OURS))]
+    return [
+        claim
+        for r in ours
+        for claim in (
+            _at_most(f"{r['title']}: seconds", r["median_seconds"], 60.0, " s"),
+            _at_most(f"{r['title']}: KKT gap over tol", r["kkt_gap"] / 1e-3, 1.0),
+        )
+    ]
+
+
+def batch(cases: Cases) -> list[Claim]:
+    """Judge the cross-validated batch."""
+    claims = []
+    for records in cases.values():
+        searches = [r for r in records if "scores" in r]
+        for solver, aim in (("scikit-learn-intelex", 20.0), ("scikit-learn", 80.0)):
+            claims.append(_at_least(f"batch of 250 fits, against {solver}", ratio(searches, solver), aim))
+        peer = of(searches, "scikit-learn-intelex")
+        if peer and "fold_difference" in peer:
+            claims.append(_at_most("batch: fold scores differ by", 100 * peer["fold_difference"], 0.3, " %"))
+            claims.append(_at_most("batch: mean scores differ by", 100 * peer["mean_difference"], 0.1, " %"))
+        ours = of(searches, OURS)
+        if ours:
+            claims.append(_at_most("batch: worst KKT gap over tol", ours["kkt_gap"] / 1e-3, 1.05))
+        stage = [r["ratio"] for r in records if "ratio" in r]
+        claims += [_at_most("kernel stage of three gammas over one", value, 1.6) for value in stage]
+    return claims
+
+
+def truth(cases: Cases) -> list[Claim]:
+    """Judge the certificates and the shares solved of the newest run; the baseline makes no claim."""
+    return [claim for record in cases.get("truth", [])[-1:] for claim in [*_verdicts(record), *_shares(record)]]
+
+
+def _verdicts(record: Record) -> list[Claim]:
+    names = ("false gap", "false converged", "objective outside its bar", "dual below LIBSVM", "stalled unjustly")
+    what = f"{record['problems']:,} small problems: "
+    return [Claim(what + name, "none", f"{n:,}", n == 0) for name in names for n in [record["verdicts"][name]]]
+
+
+def _shares(record: Record) -> list[Claim]:
+    claims = []
+    for name, aim in (("libsvm solves", 1.0), ("libsvm does not", 0.9)):
+        count, what = record["solved"][name], page.SOLVED[name]
+        share = count["solved"] / count["problems"] if count["problems"] else None
+        holds = None if share is None else share >= aim
+        claims.append(Claim(f"solved, of the {what}", f"at least {aim:.0%}", tables.number(share, ".2%"), holds))
+    curve = record["profile"]
+    behind = max(t - o for f, t, o in zip(*(curve[k] for k in ("factors", "libsvm", "ours")), strict=True) if f >= 3)
+    claims.append(Claim("profile beyond a factor of 3: below LIBSVM's by", "at most 0", f"{behind:.4f}", behind <= 0))
+    return claims
+
+
+JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
+    "truth": truth,
+    "single": single,
+    "multiclass": multiclass,
+    "memory_budget": memory_budget,
+    "merged_rows": merged_rows,
+    "batch": batch,
+}
+
+
+def all_of(suites: Suites) -> list[Claim]:
+    """Every claim that has records."""
+    return [claim for name, judge in JUDGES.items() if suites.get(name) for claim in judge(suites[name])]
+
+
+def exponents(cases: Cases) -> dict[str, tuple[list[int], list[float], float]]:
+    """Per solver (n, seconds, e): time grows as n^e, the slope of least squares between logarithms."""
+    found = {}
+    for solver in dict.fromkeys(r["solver"] for records in cases.values() for r in records):
+        pairs = sorted((r["n"], r["median_seconds"]) for records in cases.values() if (r := of(records, solver)))
+        if len(pairs) > 1:
+            sizes, seconds = zip(*pairs, strict=True)
+            found[solver] = (list(sizes), list(seconds), slope(sizes, seconds))
+    return found
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Exponent e of y = c x^e.
+
+    Examples
+    --------
+    >>> round(slope([1, 2, 4], [3, 12, 48]), 12)
+    2.0
+    """
+    u, v = [math.log(value) for value in x], [math.log(value) for value in y]
+    centre_u, centre_v = math.fsum(u) / len(u), math.fsum(v) / len(v)
+    top = math.fsum((a - centre_u) * (b - centre_v) for a, b in zip(u, v, strict=True))
+    return top / math.fsum((a - centre_u) ** 2 for a in u)

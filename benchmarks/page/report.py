@@ -1,0 +1,163 @@
+"""docs/performance.md, written from the JSON lines alone: the claims first, then a table for each case."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import results
+from benchmarks.page import claims, figures, tables
+from benchmarks.page.claims import Cases
+from benchmarks.results import Record
+from benchmarks.suites import batch
+from benchmarks.truth import page
+
+SUITES = ("truth", "single", "multiclass", "memory_budget", "scaling", "merged_rows", "batch")
+
+INTRODUCTION = """# Performance
+
+Written by `make bench-report` from `benchmarks/results/*.jsonl`; do not edit by hand.
+
+```sh
+make bench DATA=PATH                    # everything below but the batch, about an hour
+make bench DATA=PATH CASES=a9a,letter   # some cases;  RESUME=1 goes on with an interrupted run
+make bench-batch DATA=PATH              # the cross-validated batch
+make bench-truth MINUTES=60             # thousands of small problems, every certificate judged; needs no DATA
+```
+
+`PATH` holds the data sets under the names that `benchmarks/suites/cases.py` reads. The peers live in an environment of
+their own (`.env-bench`, versions in `benchmarks/constraints.txt`).
+"""
+
+RULES = """## How it is measured
+
+- Same table, C, gamma and tol = 1e-3 (on m − M, LIBSVM's own stop) for all; every solver gets the same cache, and
+  the data in the precision it works in and the form, dense or compressed rows, in which a trial on 4,000 rows found
+  it fastest. LIBSVM's node arrays are built before its clock starts. All see the same float32 values.
+- A solver runs in a process of its own with all cores (scikit-learn uses one). Its first fit is shown as *first
+  call*: libraries are imported before it, and marginflow's compiled code comes from its cache on disk. Then the
+  solvers take turns; a time is the median, the number of measurements in brackets. A first call over 10 s counts as
+  a measurement, and a slow peer is repeated only within a time budget.
+- Before each fit the memory it may use is touched and given back, so that no solver pays for the machine's first
+  touch.
+- *Dual objective* and *m − M* come from each answer's coefficients, evaluated in float64 by
+  `benchmarks/contest/judge.py` for all solvers alike; several classes: the sum of the objectives and the worst gap.
+  A faster answer with a worse objective is not faster: where ours is below a peer's by more than 1e-6 relative,
+  our tol is halved until it is not, and that time counts.
+- *Peak MB* is the first fit's peak resident memory above that before it.
+- *Floor*: the least time for the kernel entries that the plan needs (columns of the support vectors, or half of a
+  resident Gram matrix, over distinct rows): 2p flop at this machine's float32 GEMM rate, one exponential and four
+  bytes of memory each, at rates measured in the same run. Where rows are integers times a step (a9a, w8a, connect-4,
+  MNIST) marginflow multiplies bytes instead of float32, so that it may come below one.
+"""
+
+TITLES = {
+    "truth": "## Is it true?",
+    "single": "## Single fits",
+    "multiclass": "## All classes",
+    "memory_budget": "## Within a memory budget",
+    "scaling": "## Doubling n",
+    "merged_rows": "## Many copies of few rows",
+    "batch": "## Cross-validated batch",
+}
+
+NOTES = {
+    "multiclass": "marginflow trains one-vs-rest on one shared kernel. The peers: a loop over the classes, and their "
+    "own one-vs-one, which is another (smaller) program.",
+    "merged_rows": "Identical rows are one variable with a larger bound: the same program, exactly. Each peer gets "
+    "ten minutes for one fit.",
+    "batch": "10 classes × 5 folds × 5 values of C = 250 fits. marginflow: kernel and solve seconds of "
+    "`pipeline.run`. Peers: `GridSearchCV(OneVsRestClassifier(SVC()))` on the same folds, `refit=False`, scoring "
+    "included; scikit-learn runs one fold, scaled to five, on one core (`n_jobs=2` would at best halve its time).",
+}
+
+
+def _claims(suites: Mapping[str, Cases]) -> str:
+    found = claims.all_of(suites)
+    words = {True: "yes", False: "**no**", None: "not measured"}
+    rows = [(claim.what, claim.aim, claim.measured, words[claim.holds]) for claim in found]
+    return "## Aims and what was measured\n\n" + page.table(("", "aim", "measured", "holds"), rows)
+
+
+def _machine(records: Sequence[Record]) -> str:
+    if not records:
+        return ""
+    one = records[-1]
+    return (
+        f"Machine of the last run ({one['run'][:10]}): {one['cpu']}, {one['cores']} cores, "
+        f"{one['memory_bytes'] / 2**30:.0f} GiB; Python {one['python']}, NumPy {one['numpy']}. Measured there: "
+        f"{one['gemm_flops'] / 1e9:.0f} GFLOP/s float32 GEMM, "
+        f"{one['exp_per_second'] / 1e9:.1f} billion exponentials/s, "
+        f"{one['write_bytes_per_second'] / 1e9:.0f} GB/s written to memory. Trust ratios, which come from one run, "
+        "more than seconds.\n"
+    )
+
+
+def _case(records: Sequence[Record]) -> str:
+    rows = [tables.row(record, records) for record in records]
+    return f"### {tables.heading(records)}\n\n" + page.table(tables.HEADER, rows)
+
+
+def _exponents(cases: Cases) -> str:
+    found = claims.exponents(cases)
+    sizes = sorted({n for solver_sizes, _, _ in found.values() for n in solver_sizes})
+    rows = []
+    for solver, (at, seconds, exponent) in found.items():
+        by_size = dict(zip(at, seconds, strict=True))
+        rows.append([solver, *(tables.seconds(by_size.get(n)) for n in sizes), f"{exponent:.2f}"])
+    return page.table(["seconds at n =", *(f"{n:,}" for n in sizes), "exponent"], rows)
+
+
+def _batch(records: Sequence[Record]) -> str:
+    searches = [record for record in records if "scores" in record]
+    text = page.table(batch.HEADER, [batch.row(record, searches) for record in searches])
+    for record in searches:
+        if "stages" in record:
+            stages = ", ".join(f"{name} {tables.seconds(value)}" for name, value in record["stages"].items())
+            text += f"\nmarginflow's seconds by stage: {stages}; first run {tables.seconds(record['cold_seconds'])}.\n"
+    for record in records:
+        if "ratio" in record:
+            text += (
+                f"\nKernel stage: one gamma {tables.seconds(record['one_gamma'])} s, three gammas "
+                f"{tables.seconds(record['three_gammas'])} s, {record['ratio']:.2f} times as long.\n"
+            )
+    return text
+
+
+def _images(names: Sequence[str], drawn: Mapping[str, Path], docs: Path) -> str:
+    captions = {
+        "single": "Seconds of a single fit",
+        "floors": "Where our time goes, and the distance to the floor",
+        "multiclass": "Seconds for all classes",
+        "scaling": "Time against n",
+        "batch": "Seconds of the batch",
+        "truth": "Share of the problems against time over the best solver's",
+    }
+    return "".join(f"![{captions[name]}]({os.path.relpath(drawn[name], docs)})\n\n" for name in names if name in drawn)
+
+
+def _section(suite: str, cases: Cases, drawn: Mapping[str, Path], docs: Path) -> str:
+    parts = [TITLES[suite] + "\n"]
+    if suite in NOTES:
+        parts.append(NOTES[suite] + "\n")
+    if suite == "truth":
+        return "\n".join([*parts, page.section(cases), _images([suite], drawn, docs)])
+    parts.append(_images([suite, "floors"] if suite == "single" else [suite], drawn, docs).rstrip() + "\n")
+    if suite == "scaling":
+        parts.append(_exponents(cases))
+    each = _batch if suite == "batch" else _case
+    return "\n".join([part for part in parts if part.strip()] + [each(records) for records in cases.values()])
+
+
+def write(folder: Path, docs: Path) -> Path:
+    """Write docs/performance.md and docs/images/performance-*.svg from the records in `folder`."""
+    suites = {name: results.latest(folder, name) for name in SUITES}
+    drawn = figures.draw(suites, docs / "images")
+    sections = [_section(name, suites[name], drawn, docs) for name in SUITES if suites[name]]
+    machine = _machine(results.read(folder / "machine.jsonl"))
+    path = docs / "performance.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = [INTRODUCTION, machine, _claims(suites), *sections, RULES]
+    path.write_text("\n".join(part for part in parts if part), encoding="utf-8")
+    return path

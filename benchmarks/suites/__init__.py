@@ -1,0 +1,1 @@
+"""What is run: the cases, and one file for each comparison."""

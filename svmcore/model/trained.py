@@ -1,0 +1,123 @@
+"""A trained model: support vectors shared by all its binary problems, and how to predict with them."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse
+
+from svmcore.errors import InputError
+from svmcore.kernels import Precomputed
+from svmcore.kernels.base import Kernel
+from svmcore.model.multiclass import vote
+from svmcore.points import Floats, Points, Rows
+from svmcore.runtime.threads import one_blas_thread, split_range
+from svmcore.solution import Solution
+from svmcore.tasks.base import Answers, Task
+
+__all__ = ["Model", "assemble"]
+
+BLOCK_VALUES = 1 << 18  # of a block of kernel values: 2 MB, which stay in the second-level cache
+BLOCK_ROWS = 96  # and its fewest rows: matrix products of fewer cost more a row
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Model:
+    """f_k(x) = sum_m coef[k, m] K(x_m, x) + bias[k] for k binary problems over shared support vectors.
+
+    Attributes
+    ----------
+    kernel
+        With numeric parameters.
+    support_vectors
+        (m, p) rows, dense or CSR; every row is a support vector of at least one problem.
+    coef
+        (k, m) float64, the beta of `svmcore.qp`; 0 where the row does not support problem k.
+    bias
+        (k,) float64, added.
+    classes
+        (n_classes,) labels as they came; none of a regression and of a one-class model.
+    scheme
+        "ovr" or "ovo"; two classes are one problem with classes[1] positive.
+    machine
+        Name of the task that it was trained for.
+    """
+
+    kernel: Kernel
+    support_vectors: Rows
+    coef: Floats
+    bias: Floats
+    classes: Floats
+    scheme: str = "ovr"
+    machine: str = "svc"
+
+    @property
+    def answers(self) -> Answers:
+        """What it tells: "labels", "values" or "novelty"."""
+        return Task.named(self.machine).answers
+
+    @cached_property
+    def _points(self) -> Points:
+        return self.kernel.prepare(self.support_vectors, None, np.float64)
+
+    def decision_function(self, X: Rows) -> Floats:
+        """Decision values (n, k) of rows `X` (n, p), in float64.
+
+        Raises
+        ------
+        InputError
+            If `X` has another number of features.
+        """
+        if X.shape[1] != self.support_vectors.shape[1]:
+            raise InputError(f"the model was trained on {self.support_vectors.shape[1]} features; given {X.shape[1]}")
+        X = sparse.csr_matrix(X) if sparse.issparse(X) else np.asarray(X)  # other sparse forms have no row slices
+        out = np.tile(self.bias, (X.shape[0], 1))
+        step = max(BLOCK_ROWS, BLOCK_VALUES // max(1, len(self._points)))
+
+        def part(start: int, stop: int) -> None:
+            for lo in range(start, stop, step):
+                rows = self.kernel.prepare(X[lo : min(lo + step, stop)], self._points.centre, np.float64)
+                out[lo : lo + len(rows)] += self.kernel.block(rows, self._points) @ self.coef.T
+
+        if len(self._points):
+            split_range(X.shape[0], part, least=step, grain=step)
+        return out
+
+    def predict(self, X: Rows) -> Floats:
+        """Labels (n,) of rows `X` (n, p); of a regression values (n,) or (n, k); of one class 1 inside, -1 outside."""
+        decision = self.decision_function(X)
+        if self.answers == "values":
+            return decision if len(self.bias) > 1 else decision[:, 0]
+        if self.answers == "novelty":
+            return np.where(decision[:, 0] >= 0, 1, -1)
+        return self.classes[vote(decision, len(self.classes), self.scheme)]
+
+    @property
+    def weights(self) -> Floats | None:
+        """W (k, p) of a linear model, f(x) = w'x + bias; None for other kernels."""
+        if self.kernel.name != "linear":
+            return None
+        with one_blas_thread():
+            return np.asarray(self.coef @ self.support_vectors)
+
+
+def assemble(
+    kernel: Kernel,
+    X: Rows,
+    solutions: Sequence[Solution],
+    classes: Floats,
+    scheme: str = "ovr",
+) -> tuple[Model, Floats]:
+    """One `Model` from the solutions of all binary problems on the same rows `X` (n, p).
+
+    Returns
+    -------
+    (Model, support)
+        `support` (m,): which rows of `X` became support vectors, ascending.
+    """
+    coef = np.array([s.beta for s in solutions])
+    support = np.flatnonzero((coef != 0).any(axis=0))
+    rows = Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
+    bias = np.array([s.bias for s in solutions])
+    return Model(kernel, rows, coef[:, support], bias, np.asarray(classes), scheme), support

@@ -1,0 +1,128 @@
+"""Sums of weighted float64 kernel values over rows and columns, tile by tile; none is larger than a cache.
+
+`Tiles.add` serves one part of the pairs (row range, column range) for both ways to weigh it: K right, and K' left for
+the pairs' mirror images. Ranges start at multiples of `GRAIN`, whoever computes them: sums always have the same bits.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from svmcore.passes.kernel_sums import sums_of_distances, sums_of_products
+from svmcore.points import Floats, Points, inner_products
+from svmcore.points.byte_products import (
+    COLUMNS,
+    LANES,
+    PackedRows,
+    byte_products,
+    packed_rows,
+    products_size,
+    signed_rows,
+)
+
+__all__ = ["GRAIN", "Blocks", "Distances", "Products", "Tiles"]
+
+GRAIN = 8 * COLUMNS  # rows of a range: whole tiles of byte products
+ROWS, WIDTH = 384, 512  # of a tile of numbers: 1.6 MB of float64
+
+
+class Tiles(ABC):
+    """Values of rows `P` against columns `Q`."""
+
+    def __init__(self, P: Points, Q: Points) -> None:
+        self.P, self.Q = P, Q
+
+    def memory(self) -> Floats:
+        """What `add` needs as scratch, one for every thread."""
+        return np.empty(ROWS * WIDTH)
+
+    def add(self, rows: slice, columns: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
+        """out[0] (rows) += K right and, unless out[1] is empty, out[1] (columns) += K' left."""
+        for j in range(columns.start, columns.stop, WIDTH):
+            column = slice(j, min(j + WIDTH, columns.stop))
+            for i in range(rows.start, rows.stop, ROWS):
+                row = slice(i, min(i + ROWS, rows.stop))
+                here, there = _within(row, rows), _within(column, columns)
+                sums = (out[0][here], out[1][there] if len(out[1]) else out[1])
+                self._add(row, column, right[there], left[here] if len(left) else left, sums, memory)
+
+    @abstractmethod
+    def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
+        """As `add`, of one tile."""
+
+
+class Blocks(Tiles):
+    """Of any kernel: the values of a tile, then two matrix products."""
+
+    def __init__(self, P: Points, Q: Points, kernel: Any) -> None:
+        super().__init__(P, Q)
+        self.kernel = kernel
+
+    def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
+        K = _tile(memory, row, column)
+        self.kernel.block(self.P.take(row), self.Q.take(column), K)
+        out[0][...] += K @ right
+        if len(out[1]):
+            out[1][...] += K.T @ left
+
+
+class Products(Tiles):
+    """Of exp(-gamma ||x - z||^2), from inner products."""
+
+    def __init__(self, P: Points, Q: Points, gamma: float) -> None:
+        super().__init__(P, Q)
+        self.gamma = gamma
+        self.a, self.b = gamma * P.moments.norm2, gamma * Q.moments.norm2
+
+    def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
+        G = inner_products(self.P.take(row), self.Q.take(column), _tile(memory, row, column))
+        _each(sums_of_products, G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
+
+
+class Distances(Tiles):
+    """The same of rows on a lattice, from exact products of bytes."""
+
+    def __init__(self, P: Points, Q: Points, gamma: float) -> None:
+        super().__init__(P, Q)
+        unit = P.values.step**2
+        self.factor = gamma * unit
+        self.a, self.b = (np.rint(side.moments.norm2 / unit).astype(np.int32) for side in (P, Q))
+        self.signed, self.packed = signed_rows(P.values.bytes), packed_rows(Q.values.bytes)
+
+    def memory(self) -> Floats:
+        """Of integers."""
+        return np.empty(products_size(ROWS, WIDTH), np.int32)
+
+    def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
+        last = -(-column.stop // COLUMNS) * COLUMNS
+        panels = slice(column.start // LANES, last // LANES)
+        packed = PackedRows(self.packed.panels[panels], self.packed.start[column.start : last])
+        signed = self.signed[row.start : -(-row.stop // 8) * 8]
+        G = byte_products(signed, packed, memory)
+        _each(sums_of_distances, G, self.a[row], self.b[column], self.factor, right, left, out)
+
+
+def _each(sums: Any, G: Floats, a: Floats, b: Floats, factor: float, right: Floats, left: Floats, out: Any) -> None:
+    """One set of weights (n,), or each column of several (n, k)."""
+    if right.ndim == 1:
+        sums(G, a, b, factor, right, left, out)
+        return
+    for k in range(right.shape[1]):
+        both = len(out[1]) > 0
+        weights = np.ascontiguousarray(left[:, k]) if both else left
+        some = np.zeros(len(a)), np.zeros(len(b) if both else 0)
+        sums(G, a, b, factor, np.ascontiguousarray(right[:, k]), weights, some)
+        out[0][:, k] += some[0]
+        if both:
+            out[1][:, k] += some[1]
+
+
+def _tile(memory: Floats, row: slice, column: slice) -> Floats:
+    """A contiguous (rows, columns) view."""
+    n, m = row.stop - row.start, column.stop - column.start
+    return memory[: n * m].reshape(n, m)
+
+
+def _within(part: slice, whole: slice) -> slice:
+    return slice(part.start - whole.start, part.stop - whole.start)

@@ -1,0 +1,262 @@
+"""Compiled elementwise passes: inner products in, kernel values out, nothing allocated that is larger than a row.
+
+Values for a matrix that no cache holds are written past the caches. An ordinary store first reads the line that it
+writes to: that took more time than the exponentials.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from svmcore.points import Floats, Moments
+from svmcore.runtime.compiled import njit_fused
+
+__all__ = [
+    "EXP_FLOAT32",
+    "LARGEST_FLOAT32",
+    "centred_powers",
+    "exp_of_differences",
+    "exp_of_distances",
+    "exp_pass",
+    "float64_pass",
+]
+
+STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
+EXP_FLOAT32 = 1.5 * 2.0**-24  # bound of the relative error of `_exp`: 1.432 units over all float32 from -87 to 0
+LARGEST_FLOAT32 = 1e37  # of a factor that may still be cast to float32 and multiplied
+LINE, LANES = 64, 16  # bytes and float32 values of a cache line
+
+
+def float64_pass(G: Floats, x: Moments, z: Moments, out: Floats | None, function: Callable[[Floats], object]) -> Floats:
+    """Apply `function` (in place, float64) to x'z = G + o_x + o_z, a few rows at a time, into `out` or G."""
+    out = G if out is None else out
+    step = max(1, (1 << 17) // max(1, G.shape[1]))
+    left, right = x.offset[:, None], z.offset
+    for start in range(0, G.shape[0], step):
+        part = slice(start, start + step)
+        products = G[part].astype(np.float64)
+        products += left[part]
+        products += right
+        function(products)
+        out[part] = products
+    return out
+
+
+def exp_pass(G: Floats, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Floats | None) -> Floats:
+    """Out = exp(-gamma max(0, ||x||^2 + ||z||^2 - 2 G)), in place if `out` is None."""
+    out = G if out is None else out
+    if out.dtype == np.float32:
+        _exp_float32(G, -gamma * x_norm2, -gamma * z_norm2, 2.0 * gamma, out, out is not G and _is_spread(out))
+        return out
+    step = max(1, (1 << 17) // max(1, G.shape[1]))
+    for start in range(0, G.shape[0], step):
+        part = slice(start, start + step)
+        exponent = np.multiply(G[part], 2.0 * gamma, out=out[part])
+        exponent -= gamma * x_norm2[part, None]
+        exponent -= gamma * z_norm2
+        np.minimum(exponent, 0.0, out=exponent)
+        np.exp(exponent, out=exponent)
+    return out
+
+
+@njit_fused
+def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-def]
+    """out[i, j] = exp(min(0, scale G[i, j] + a[i] + b[j])) in float32, relative error below 1e-7 + that of G.
+
+    Cephes' expf: x = k ln 2 + r, exp(r) by a degree-5 polynomial, 2^k through the exponent bits. Numba's own exp is a
+    scalar call; this loop vectorises.
+    """
+    n, m = G.shape
+    right = b.astype(G.dtype)
+    factor = G.dtype.type(scale)
+    row, values = np.empty(m, G.dtype), np.empty(m, np.float32)
+    for i in range(n):
+        # contiguous buffers: over overlapping or strided arrays the middle loop runs as scalars, ten times slower;
+        # and copied by loops: numba's slice assignments take longer than the exponentials
+        source, target, left = G[i], out[i], G.dtype.type(a[i])
+        for j in range(m):
+            row[j] = source[j]
+        for j in range(m):
+            values[j] = _exp(np.float32(row[j] * factor + (left + right[j])))
+        _write(values, target, past_caches)
+    _fence()
+
+
+def exp_of_distances(G: Floats, unit: float, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Floats) -> Floats:
+    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 unit G)) in float32: `G` int32, the norms multiples of `unit`."""
+    _exp_of_distances(G, x_norm2 / unit, z_norm2 / unit, gamma * unit, out, _is_spread(out))
+    return out
+
+
+@njit_fused
+def _exp_of_distances(G, a, b, gamma, out, past_caches):  # type: ignore[no-untyped-def]
+    n, m = G.shape
+    factor = np.float32(-gamma)
+    row, distances, right = np.empty(m, np.float32), np.empty(m, np.int32), np.empty(m, np.int32)
+    for j in range(m):
+        right[j] = np.int32(np.rint(b[j]))
+    for i in range(n):
+        source, target, left = G[i], out[i], np.int32(np.rint(a[i]))
+        for j in range(m):
+            distances[j] = source[j]
+        for j in range(m):
+            distance = np.int32(np.int32(left + right[j]) - np.int32(distances[j] + distances[j]))
+            row[j] = _exp(np.float32(distance) * factor)
+        _write(row, target, past_caches)
+    _fence()
+
+
+def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Floats:
+    """Out = exp(-gamma sum_f (X_if - Z_jf)^2) in float32 of float32 rows with few features."""
+    width = -(-X.shape[1] // 4) * 4
+    left, right = np.zeros((len(X), width), np.float32), np.zeros((width, len(Z)), np.float32)
+    left[:, : X.shape[1]], right[: X.shape[1]] = X, Z.T
+    _exp_of_differences(left, right, gamma, out, _is_spread(out))
+    return out
+
+
+@njit_fused
+def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyped-def]
+    """As `exp_of_differences`, of Z transposed (p, m), p a multiple of 4: four features for one load of the sums."""
+    n, m = out.shape
+    factor = np.float32(-gamma)
+    total = np.empty(m, np.float32)
+    for i in range(n):
+        x, target = X[i], out[i]
+        total[:] = np.float32(0.0)
+        for f in range(0, len(x), 4):
+            x0, x1, x2, x3 = x[f], x[f + 1], x[f + 2], x[f + 3]
+            z0, z1, z2, z3 = Z[f], Z[f + 1], Z[f + 2], Z[f + 3]
+            for j in range(m):
+                a, b, c, d = x0 - z0[j], x1 - z1[j], x2 - z2[j], x3 - z3[j]
+                total[j] += (a * a + b * b) + (c * c + d * d)
+        for j in range(m):
+            total[j] = _exp(total[j] * factor)
+        _write(total, target, past_caches)
+    _fence()
+
+
+@njit_fused
+def _exp(x):  # type: ignore[no-untyped-def]
+    """Return exp(min(0, x)) of one float32."""
+    x = min(max(x, np.float32(-87.0)), np.float32(0.0))
+    k = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
+    r = x - k * np.float32(0.693359375) + k * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691500e-4)
+    p = p * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    p = p * r * r + r + np.float32(1.0)
+    bits = np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23))
+    return p * bits.view(np.float32)
+
+
+def centred_powers(G: Floats, gamma: float, a: Floats, b: Floats, A: float, degree: int, out: Floats) -> None:
+    """Write the centred polynomial of products `G`: g h(T, S) + a D of `svmcore.kernels.centred`."""
+    _centred_powers(G, gamma, a, b, A, degree, out, _complete(b + A, A, degree), _complete(a + A, A, degree))
+
+
+def _complete(x: Floats, A: float, degree: int) -> Floats:
+    """h_n(x, A) (degree, m) for n = 0 ... degree - 1."""
+    h, power = np.ones((max(1, degree), len(x))), 1.0
+    for n in range(1, degree):
+        power *= A
+        h[n] = x * h[n - 1] + power
+    return h
+
+
+@njit_fused
+def _centred_powers(G, gamma, a, b, A, degree, out, h_t, h_s):  # type: ignore[no-untyped-def]
+    n, m = G.shape
+    row, S, T = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
+    H, D, power = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
+    for i in range(n):
+        source, target, s, x = G[i], out[i], A + a[i], a[i]
+        for j in range(m):
+            row[j] = gamma * source[j]
+        for j in range(m):
+            S[j] = s + b[j]
+            T[j] = S[j] + row[j]
+            H[j], D[j], power[j] = 1.0, 0.0, 1.0
+        for k in range(1, degree):
+            h, first = h_t[k - 1], h_s[k - 1, i]
+            for j in range(m):
+                power[j] *= S[j]
+                H[j] = T[j] * H[j] + power[j]
+                D[j] = S[j] * D[j] + b[j] * (first + h[j])
+        for j in range(m):
+            row[j] = row[j] * H[j] + x * D[j]
+        for j in range(m):
+            target[j] = row[j]
+
+
+# ---- writing past the caches
+def _is_spread(out: Floats) -> bool:
+    """Whether the rows of `out` are float32 values that lie further apart than a cache would hold."""
+    contiguous = out.dtype == np.float32 and out.strides[1] == out.itemsize
+    return contiguous and len(out) * out.strides[0] >= STREAMED
+
+
+@njit_fused
+def _write(row, target, past_caches):  # type: ignore[no-untyped-def]
+    """Copy a float32 row: whole lines past the caches if asked, the ends and all else by ordinary stores."""
+    m = len(target)
+    if not past_caches:
+        for j in range(m):
+            target[j] = row[j]
+        return
+    head = min(m, (-target.ctypes.data % LINE) // 4)
+    lines = (m - head) // LANES
+    for j in range(head):
+        target[j] = row[j]
+    _stream_lines(row[head:].ctypes.data, target[head:].ctypes.data, lines)
+    for j in range(head + LANES * lines, m):
+        target[j] = row[j]
+
+
+@intrinsic
+def _stream_lines(typing_context, source, target, lines):  # type: ignore[no-untyped-def]
+    """Copy `lines` cache lines between two addresses, the target's a multiple of 64, by non-temporal stores."""
+    integer, line = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        source, target, lines = arguments
+        zero, one, size = (ir.Constant(integer, value) for value in (0, 1, LINE))
+        entry, loop, end = builder.block, builder.append_basic_block("lines"), builder.append_basic_block("end")
+        builder.cbranch(builder.icmp_signed(">", lines, zero), loop, end)
+        builder.position_at_end(loop)
+        k = builder.phi(integer)
+        offset, following = builder.mul(k, size), builder.add(k, one)
+        value = builder.load(_address(builder, source, offset, line))
+        value.align = 4
+        store = builder.store(value, _address(builder, target, offset, line))
+        store.align = LINE
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        k.add_incoming(zero, entry)
+        k.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, lines), loop, end)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+def _address(builder: Any, base: Any, offset: Any, kind: Any) -> Any:
+    return builder.inttoptr(builder.add(base, offset), kind.as_pointer())
+
+
+@intrinsic
+def _fence(typing_context):  # type: ignore[no-untyped-def]
+    """Let no other thread see what follows before the stores that went past the caches."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate

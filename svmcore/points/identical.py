@@ -1,0 +1,149 @@
+"""Identical rows are one variable: find them, in an order that depends on their content alone.
+
+The order is by a 128-bit hash of the row, then by its label code. It is the same for dense and CSR rows, for any
+order of the input and for a row given twice or with a weight of two; and since a hash scatters, any prefix of it is a
+random subsample.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from svmcore.points.prepared import Floats, Rows
+from svmcore.runtime.compiled import njit
+
+__all__ = ["Merged", "merge_rows", "row_hash"]
+
+
+class Merged(NamedTuple):
+    """m distinct (x, code) rows among n."""
+
+    first: Floats  # (m,) index of one original row for each distinct one, in canonical order
+    counts: Floats  # (m,) how many original rows each stands for
+    inverse: Floats  # (n,) position of each original row among the distinct ones
+
+
+def row_hash(X: Rows) -> Floats:
+    """128-bit content hash of each row, shape (n, 2) uint64; equal rows, dense or CSR, hash alike (-0 as 0).
+
+    >>> X = np.array([[0.0, 1.0], [2.0, 0.0], [-0.0, 1.0]])
+    >>> h = row_hash(X)
+    >>> bool((h[0] == h[2]).all()), bool((h == row_hash(sparse.csr_matrix(X))).all())
+    (True, True)
+    """
+    if sparse.issparse(X):
+        X = _canonical(X)
+        bits = X.data.astype(np.float64).view(np.uint64)
+        return _hash_csr(bits, X.indices, X.indptr)
+    out = np.empty((X.shape[0], 2), np.uint64)
+    step = max(1, (1 << 19) // max(1, X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        bits = np.ascontiguousarray(X[start : start + step], dtype=np.float64).view(np.uint64)
+        out[start : start + step] = _hash_dense(bits)
+    return out
+
+
+def merge_rows(X: Rows, codes: Floats) -> Merged:
+    """Merge identical (x, code) rows of `X` (n, p) with label `codes` (n,).
+
+    >>> merged = merge_rows(np.array([[1.0], [2.0], [1.0], [1.0]]), np.array([0, 0, 0, 1]))
+    >>> sorted(merged.counts.tolist()), len(merged.first)
+    ([1, 1, 2], 3)
+    """
+    X = _canonical(X) if sparse.issparse(X) else np.ascontiguousarray(X)
+    codes = np.asarray(codes)
+    h = row_hash(X)
+    order = np.lexsort((codes, h[:, 1], h[:, 0]))
+    ranked, ranked_codes = h[order], codes[order]
+    same = np.zeros(len(order), dtype=bool)
+    same[1:] = (ranked[1:] == ranked[:-1]).all(axis=1) & (ranked_codes[1:] == ranked_codes[:-1])
+    if sparse.issparse(X):
+        _keep_equal_csr(X.data, X.indices, X.indptr, order, same)
+    else:
+        _keep_equal_dense(X, order, same)
+    group = np.cumsum(~same) - 1
+    inverse = np.empty(len(order), dtype=np.int64)
+    inverse[order] = group
+    return Merged(order[~same], np.bincount(group), inverse)
+
+
+def _canonical(X: Rows) -> Rows:
+    """CSR with sorted indices, no duplicates and no stored zeros, so that equal rows have equal entries."""
+    X = sparse.csr_matrix(X)
+    if not X.has_canonical_format or (X.data == 0).any():
+        X = X.copy()
+        X.sum_duplicates()
+        X.eliminate_zeros()
+    return X
+
+
+@njit
+def _mix(h, word, index, prime):  # type: ignore[no-untyped-def]
+    """One round of a multiply-rotate hash over (index, value bits)."""
+    h = (h ^ (word + (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))) * prime
+    return (h << np.uint64(29)) | (h >> np.uint64(35))
+
+
+@njit
+def _finish(h):  # type: ignore[no-untyped-def]
+    """Spread every bit over the word (the finaliser of MurmurHash3)."""
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return h ^ (h >> np.uint64(33))
+
+
+@njit
+def _hash_dense(bits):  # type: ignore[no-untyped-def]
+    n, p = bits.shape
+    out = np.empty((n, 2), np.uint64)
+    for i in range(n):
+        a, b = np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344)
+        for j in range(p):
+            word = bits[i, j]
+            if word << np.uint64(1) != 0:  # skips 0.0 and -0.0
+                a = _mix(a, word, np.uint64(j), np.uint64(0x87C37B91114253D5))
+                b = _mix(b, word, np.uint64(j), np.uint64(0x4CF5AD432745937F))
+        out[i, 0], out[i, 1] = _finish(a), _finish(b)
+    return out
+
+
+@njit
+def _hash_csr(bits, indices, indptr):  # type: ignore[no-untyped-def]
+    n = len(indptr) - 1
+    out = np.empty((n, 2), np.uint64)
+    for i in range(n):
+        a, b = np.uint64(0x243F6A8885A308D3), np.uint64(0x13198A2E03707344)
+        for k in range(indptr[i], indptr[i + 1]):
+            a = _mix(a, bits[k], np.uint64(indices[k]), np.uint64(0x87C37B91114253D5))
+            b = _mix(b, bits[k], np.uint64(indices[k]), np.uint64(0x4CF5AD432745937F))
+        out[i, 0], out[i, 1] = _finish(a), _finish(b)
+    return out
+
+
+@njit
+def _keep_equal_dense(X, order, same):  # type: ignore[no-untyped-def]
+    """Clear `same` where equal hashes hide different rows: merging must be exact, never probable."""
+    for r in range(1, len(order)):
+        if same[r]:
+            for j in range(X.shape[1]):
+                if X[order[r], j] != X[order[r - 1], j]:
+                    same[r] = False
+                    break
+
+
+@njit
+def _keep_equal_csr(data, indices, indptr, order, same):  # type: ignore[no-untyped-def]
+    """As `_keep_equal_dense`, for canonical CSR."""
+    for r in range(1, len(order)):
+        a, b = indptr[order[r]], indptr[order[r - 1]]
+        length = indptr[order[r] + 1] - a
+        if not same[r]:
+            continue
+        if length != indptr[order[r - 1] + 1] - b:
+            same[r] = False
+            continue
+        for k in range(length):
+            if data[a + k] != data[b + k] or indices[a + k] != indices[b + k]:
+                same[r] = False
+                break

@@ -1,0 +1,129 @@
+r"""Rows on a lattice: x = c + h k with one step h and integers 0 <= k <= 255.
+
+Pixels, counts, ratings and one-hot columns are such rows. Of theirs,
+
+.. math::  u_x'u_z = h^2 k_x'k_z, \qquad ||x - z||^2 = h^2 (k_x'k_x + k_z'k_z - 2 k_x'k_z)
+
+are integers but for h^2: no digit is lost to cancellation, and sums of products of bytes (`byte_products`) are four
+times faster than float32. A lattice is looked for in every table; a few rows tell most that are on none.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from svmcore.points.byte_products import MOST_FEATURES, byte_products, packed_rows, products_size, signed_rows
+from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
+
+__all__ = ["Codes", "encode", "integer_products"]
+
+LEVELS = 255  # the largest k
+SAMPLE = 64  # rows whose values propose a step
+ROUNDING = 2.0**-23  # of the widest range: x = c + h k holds to what casting centred rows to float32 would cost
+EXACT = 2.0**-50  # of the widest range: what rounding in float64 explains
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Codes:
+    """The integers k of n rows, to be indexed by rows as an array is.
+
+    Attributes
+    ----------
+    bytes
+        (n, width) uint8, C-contiguous; `width` is p rounded up to a multiple of 4, with zeros.
+    n_features
+        p.
+    step
+        h.
+    deviation
+        The largest abs(x - c - h k) of the rows that were coded, rounding included.
+    exact
+        Whether that is no more than what rounding in float64 explains.
+    """
+
+    bytes: Any
+    n_features: int
+    step: float
+    deviation: float = 0.0
+    exact: bool = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+        return len(self.bytes), self.n_features
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32: of the kernel values that the rows are for."""
+        return np.dtype(np.float32)
+
+    def __getitem__(self, rows: Any) -> "Codes":
+        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact)
+
+    def decoded(self) -> Any:
+        """The rows h k about the corner, (n, p) float64."""
+        return self.bytes[:, : self.n_features] * self.step
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of values that are on no lattice
+def encode(X: Any) -> tuple[Any, Codes] | None:
+    """The corner c (p,) and the codes of `X` (n, p), or None if X is on no lattice of 256 levels.
+
+    >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
+    >>> corner, codes.step, codes.bytes[:, :2]
+    (array([-1. ,  0.5]), 0.5, array([[0, 0],
+           [2, 1]], dtype=uint8))
+    """
+    n, p = X.shape
+    gap = _smallest_gap(X[:: max(1, n // SAMPLE)][:SAMPLE]) if n > 0 and 0 < p <= MOST_FEATURES else 0.0
+    if gap == 0.0:
+        return None
+    corner = X.min(axis=0).astype(np.float64)
+    span = float((X.max(axis=0) - corner).max())
+    if not 0.5 < span / gap < LEVELS + 0.5:
+        return None
+    step, written = span / round(span / gap), np.zeros((n, -(-p // 4) * 4), np.uint8)
+    found: list[float] = []
+
+    def part(lo: int, hi: int) -> None:
+        found.append(_encode(X[lo:hi], corner, step, ROUNDING * span, written[lo:hi]))
+
+    split_range(n, part, least=1024)
+    deviation = max(found) + 2.0**-52 * span
+    return (corner, Codes(written, p, step, deviation, deviation <= EXACT * span)) if deviation < np.inf else None
+
+
+def _smallest_gap(sample: Any) -> float:
+    """The smallest difference of two values beyond rounding; 0 if there is none, or a value is not finite."""
+    values = np.unique(sample - sample.min(axis=0).astype(np.float64))
+    gaps = np.diff(values)
+    gaps = gaps[gaps > 4 * ROUNDING * values[-1]]
+    return float(gaps.min()) if len(gaps) and np.isfinite(values[-1]) else 0.0
+
+
+@njit
+def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
+    """Write the integers k nearest to (X - corner) / step; the largest miss, inf as soon as one is over `limit`."""
+    most = np.int64(0)
+    missed = np.empty(1, np.float64)
+    key = missed.view(np.int64)
+    for i in range(X.shape[0]):
+        for f in range(X.shape[1]):
+            u = np.float64(X[i, f]) - corner[f]
+            k = np.rint(u / step)
+            out[i, f] = np.uint8(np.int64(k))
+            # floats that are not negative are in the order of their bits, a NaN above all: this loop vectorises
+            most = max(most, np.float64(abs(u - step * k)).view(np.int64))
+        key[0] = most
+        if not missed[0] <= limit:
+            return np.inf
+    return missed[0]
+
+
+def integer_products(left: Codes, right: Codes) -> Any:
+    """k_i'k_j (n, m) of two sets of codes, exact int32."""
+    n, m = len(left.bytes), len(right.bytes)
+    memory = np.empty(products_size(n, m), np.int32)
+    return byte_products(signed_rows(left.bytes), packed_rows(right.bytes), memory)[:n, :m]

@@ -1,0 +1,51 @@
+"""The options every compiled function shares, in one place.
+
+`nogil`: two problems run on two threads, and a worker keeps answering its scheduler. `cache`: compiled once per
+machine. A compiled function and its callees stay in one file, because numba does not invalidate a cached caller
+when a callee in another file changes.
+"""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numba
+
+__all__ = ["njit", "njit_fused", "njit_sums"]
+
+
+def njit(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile `function` without the interpreter lock, cached on disk; `a / 0` gives inf, as NumPy does."""
+    return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+
+
+def njit_fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `njit`, with a * b + c rounded once: a quarter less time where the arithmetic is all there is."""
+    return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})(function)
+
+
+def njit_sums(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `njit_fused`, with the terms of a sum added in the order that is fastest: the same one in every call."""
+    return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})(function)
+
+
+def forget_moved(package: Path) -> None:
+    """Delete what was compiled when `package` had other files, as after an update.
+
+    An index of numba names the modules of the functions that were arguments, and it is read before it is known to be
+    stale: where such a module has gone, every call would raise ModuleNotFoundError.
+    """
+    names = sorted(str(path.relative_to(package)) for path in package.rglob("*.py"))
+    stamp = package / "__pycache__" / f"modules.{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}"
+    if stamp.exists():
+        return
+    with suppress(OSError):  # a package that cannot be written to has no compiled files of ours
+        for stale in (*package.rglob("__pycache__/*.nbi"), *stamp.parent.glob("modules.*")):
+            stale.unlink(missing_ok=True)
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.touch()
+
+
+forget_moved(Path(__file__).parent.parent)

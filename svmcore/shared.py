@@ -1,0 +1,313 @@
+"""Many trainings on parts of one table: they share its kernel matrices, and each starts where the one before ended.
+
+A part leaves rows out by C_i = 0, so folds are boxes on one K of all rows, and the solver's outputs at the rows that
+were left out are their decision values: nothing is computed for them. Kernels of the inner product share the products.
+Proofs are of the values of K that were served.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy import sparse
+
+from svmcore._threads import n_threads, one_blas_thread
+from svmcore.distinct import Distinct, merge_precomputed
+from svmcore.errors import SVMError
+from svmcore.kernels.base import InnerProductKernel, Kernel
+from svmcore.kernels.exact import ExactKernel
+from svmcore.kernels.precomputed import is_psd
+from svmcore.plan import SMALL_BYTES
+from svmcore.points import Floats, Rows
+from svmcore.qp import SignedQP
+from svmcore.recipe import Recipe
+from svmcore.rows import Merged, merge_rows
+from svmcore.solution import Solution
+from svmcore.solvers import SMO
+from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
+from svmcore.sources.base import CHUNK
+from svmcore.sources.resident import fill_grams
+from svmcore.squares import give_back
+from svmcore.tasks import Answer
+from svmcore.train import EXACT_ROWS, PSD_ROWS, THREADED_ROWS, Control, Training, Work, resolved
+
+__all__ = ["Fold", "Found", "Part", "Table", "Tally"]
+
+NONE = np.empty(0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fold:
+    """Rows of a table to train on, and those whose decision values are asked for.
+
+    Attributes
+    ----------
+    train, ask
+        Rows of the table.
+    codes, classes, weights
+        Of the rows `train`, as `svmcore.train.train` takes them.
+    """
+
+    train: Floats
+    ask: Floats
+    codes: Floats
+    classes: Floats
+    weights: Floats | None = None
+
+
+class Part(NamedTuple):
+    """One training."""
+
+    recipe: Recipe
+    fold: Fold
+
+
+@dataclasses.dataclass(eq=False)
+class Tally:
+    """What trainings on tables have cost: passes of products over the rows, kernel matrices, chains, problems."""
+
+    products: int = 0
+    kernels: int = 0
+    chains: int = 0
+    problems: int = 0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Found:
+    """What is kept of one training: `training` makes the whole of it.
+
+    Attributes
+    ----------
+    coef
+        (k, m) CSR, of the table's distinct rows.
+    decisions
+        (len(fold.ask), k) of the rows that were asked for.
+    """
+
+    recipe: Recipe
+    fold: Fold
+    distinct: Distinct
+    coef: Rows
+    solutions: tuple[Solution, ...]
+    answers: tuple[Answer, ...]
+    sigmoids: Floats
+    decisions: Floats
+
+    def training(self) -> Training:
+        """As `svmcore.train.train` on the rows of the fold returns it, apart from the solutions' vectors."""
+        work = Work(self.recipe, self.distinct, self.fold.classes, Control())
+        work.coef, work.plan = self.coef.toarray(), "resident"
+        work.solutions, work.answers, work.sigmoids = list(self.solutions), list(self.answers), self.sigmoids
+        return work.training(len(self.fold.train))
+
+
+class Table:
+    """The distinct rows of `X` (n, p) with label or target codes (n,), and trainings on parts of it.
+
+    Parameters
+    ----------
+    precomputed
+        Whether `X` is a K (n, n) that the user brings.
+    """
+
+    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False) -> None:
+        self.precomputed, self.n_features = precomputed, X.shape[1]
+        self.merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+        first = self.merged.first
+        self.rows = X[np.ix_(first, first)] if precomputed else X[first]
+        self.n, self.tally = len(first), Tally()
+        self._folds: dict[Fold, Distinct] = {}
+
+    def distinct(self, fold: Fold) -> Distinct:
+        """The distinct rows of the whole table, those that are not trained on with weight 0."""
+        if fold not in self._folds:
+            weights = np.ones(len(fold.train)) if fold.weights is None else fold.weights
+            kept = np.flatnonzero(weights > 0)
+            inverse, weights = self.merged.inverse[fold.train[kept]], weights[kept]
+            first, codes = np.zeros(self.n, dtype=np.int64), np.zeros(self.n, dtype=np.int64)
+            first[inverse[::-1]], codes[inverse] = np.arange(len(kept))[::-1], fold.codes[kept]
+            merged = Merged(first, np.bincount(inverse, minlength=self.n), inverse)
+            total = np.bincount(inverse, weights=weights, minlength=self.n)
+            self._folds[fold] = Distinct(kept, merged, weights, total, codes, self.rows)
+        return self._folds[fold]
+
+    @one_blas_thread()
+    def train(self, parts: Sequence[Part]) -> list[Found | None]:
+        """Train all parts; None for one that has no program, as its own training would say."""
+        found: list[Found | None] = [None] * len(parts)
+        groups: dict[_Served, list[tuple[int, Recipe]]] = {}
+        for index, (recipe, fold) in enumerate(parts):
+            if (ready := self._resolved(recipe, fold)) is not None:
+                groups.setdefault(self._served(ready), []).append((index, ready))
+        try:
+            for served, source in self._sources(list(groups)):
+                self._train_on(source, served, groups[served], parts, found)
+        finally:
+            give_back()
+        return found
+
+    def _resolved(self, recipe: Recipe, fold: Fold) -> Recipe | None:
+        try:
+            return resolved(recipe, self.distinct(fold), len(fold.train) if self.precomputed else self.n_features)
+        except SVMError:
+            return None
+
+    # ---- kernel matrices
+    def _served(self, recipe: Recipe) -> "_Served":
+        small = self.n <= EXACT_ROWS
+        dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
+        return _Served(recipe.served, dtype, recipe.cache_bytes)
+
+    def _sources(self, wanted: "Sequence[_Served]") -> "Iterator[tuple[_Served, Source]]":
+        """K of each, as many at a time as the budget holds: those share the products."""
+        for alike in _on_equal_rows(wanted):
+            if self.precomputed:
+                K = np.asarray(self.rows)
+                yield alike[0], ResidentGram(K, psd=self.n <= PSD_ROWS and is_psd(K))
+                continue
+            points = alike[0].kernel.prepare_gram(self.rows, alike[0].dtype)
+            columns = [
+                ComputedColumns(each.kernel, points, each.dtype, ExactKernel(each.kernel, self.rows, like=points))
+                for each in alike
+            ]
+            budget = max(SMALL_BYTES, min(each.cache_bytes for each in alike))
+            step = budget // max(1, self.n**2 * alike[0].dtype.itemsize)
+            for start in range(0, len(alike), max(1, step)):
+                batch = columns[start : start + max(1, step)]
+                yield from zip(alike[start : start + len(batch)], self._opened(batch, budget, step > 0), strict=True)
+
+    def _opened(self, columns: Sequence[ComputedColumns], budget: int, resident: bool) -> Iterator[Source]:
+        self.tally.products += 1
+        self.tally.kernels += len(columns)
+        if not resident:
+            scratch = min(budget // 4, SMO.square_bytes(self.n, columns[0].dtype))
+            yield CachedColumns(columns[0], budget, None, scratch)
+            return
+        outs = [np.empty((self.n, self.n), each.dtype) for each in columns]
+        fill_grams([each.kernel for each in columns], columns[0].points, outs)
+        for each in columns:
+            yield ResidentGram(outs.pop(0), each, as_served=True)
+
+    # ---- chains
+    def _train_on(
+        self,
+        source: Source,
+        served: "_Served",
+        members: Sequence[tuple[int, Recipe]],
+        parts: Sequence[Part],
+        found: list[Found | None],
+    ) -> None:
+        chains: dict[tuple[Fold, str, str], list[tuple[int, Recipe]]] = {}
+        for index, recipe in members:
+            chains.setdefault((parts[index].fold, recipe.task.name, recipe.scheme), []).append((index, recipe))
+        for (fold, *_), chain in chains.items():
+            chain.sort(key=lambda each: _rank(each[1]))
+            for (index, _), result in zip(chain, self._chain(source, fold, [each[1] for each in chain]), strict=True):
+                found[index] = result
+
+    def _chain(self, source: Source, fold: Fold, recipes: Sequence[Recipe]) -> list[Found | None]:
+        """Trainings on one fold along C, epsilon or nu, problem by problem."""
+        works = [self._work(recipe, fold, source) for recipe in recipes]
+        real = [work for work in works if work is not None]
+        if real:
+            asked = self.merged.inverse[fold.ask]
+            told = [np.empty((len(asked), len(work.goals))) for work in real]
+            _solve_chains(real, asked, told)
+            self.tally.chains += len(real[0].goals)
+            self.tally.problems += sum(len(work.goals) for work in real)
+        decisions = iter(told if real else [])
+        return [None if work is None else _slim(work, fold, next(decisions)) for work in works]
+
+    def _work(self, recipe: Recipe, fold: Fold, source: Source) -> Work | None:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `Found.training` repeats them
+                work = Work(recipe, self.distinct(fold), fold.classes, Control())
+        except SVMError:
+            return None
+        work.plan, work.source = "resident", source
+        return work
+
+
+class _Served(NamedTuple):
+    """What a K is of."""
+
+    kernel: Kernel
+    dtype: np.dtype
+    cache_bytes: int
+
+
+def _on_equal_rows(wanted: Sequence[_Served]) -> list[list[_Served]]:
+    """Kernels of the inner product of one precision take the same rows; any other has its own way to prepare them."""
+    found: dict[tuple[object, DTypeLike], list[_Served]] = {}
+    for each in wanted:
+        shares = isinstance(each.kernel, InnerProductKernel)
+        found.setdefault((InnerProductKernel if shares else each, each.dtype), []).append(each)
+    return list(found.values())
+
+
+def _rank(recipe: Recipe) -> tuple[str, bytes, float]:
+    """Order along a chain: by class weights, the task's numbers, then ascending C."""
+    weight = b"" if recipe.class_weight is None else np.asarray(recipe.class_weight).tobytes()
+    return repr(recipe.task), weight, recipe.C
+
+
+def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats]) -> None:
+    """All problems of the chain, several at once where they can share K without a lock."""
+    problems = range(len(works[0].goals))
+    jobs = min(works[0].recipe.n_jobs or n_threads(), len(problems))
+    threads = isinstance(works[0].source, ResidentGram) and len(works[0].rows(0)) >= THREADED_ROWS
+    if jobs > 1 and threads:
+        with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
+            list(pool.map(lambda k: _solve_chain(works, k, asked, told), problems))
+        return
+    for k in problems:
+        _solve_chain(works, k, asked, told)
+
+
+def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats]) -> None:
+    """Problem `k` of each training, from the solution of the one before; its decision values at `asked`."""
+    source, before = works[0].source_of(k), None
+    for work, out in zip(works, told, strict=True):
+        qp = work.program(k, source)
+        beta, score = _start(before, qp)
+        solution = work.solver(k).solve(qp, beta, work.control.monitor(k), score)
+        work.finish(k, qp, solution)
+        answer = work.answers[k]
+        out[:, k] = (_outputs(work, k, qp, solution, asked) + (answer.bias - solution.bias)) / answer.scale
+        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=NONE, score=NONE)
+        work.answers[k] = dataclasses.replace(answer, coef=NONE)
+        before = qp, solution
+
+
+def _start(before: tuple[SignedQP, Solution] | None, qp: SignedQP) -> tuple[Floats | None, Floats | None]:
+    """(variables, scores of `qp` there) of the solution before, if it has as many variables."""
+    if before is None or before[0].m != qp.m:
+        return None, None
+    last, solution = before
+    return solution.beta, solution.score + (qp.p - last.p) + (last.ridge - qp.ridge) * solution.beta
+
+
+def _outputs(work: Work, k: int, qp: SignedQP, solution: Solution, asked: Floats) -> Floats:
+    """Values of f at the distinct rows `asked`: the solver's, or, where it saw a part of the rows, from K."""
+    if not work.pairs:
+        return solution.decision[asked]
+    source: Any = work.source
+    coef, outputs = work.coef[k], np.full(len(asked), solution.bias + qp.source.offset(work.coef[k][work.rows(k)]))
+    used = np.flatnonzero(coef)
+    step = min(CHUNK, source.capacity)
+    for start in range(0, len(used), step):
+        matrix, rows = source.lookup(used[start : start + step])
+        outputs += coef[used[start : start + step]] @ matrix[np.ix_(rows, asked)]
+    return outputs
+
+
+def _slim(work: Work, fold: Fold, decisions: Floats) -> Found:
+    """What cannot be made again at once."""
+    coef = sparse.csr_matrix(work.coef)
+    solutions, answers = tuple(work.solutions), tuple(work.answers)
+    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, work.sigmoids, decisions)

@@ -1,0 +1,7 @@
+"""All programs of one training set: what is solved, with what, under which limits, on which form of the kernel."""
+
+from svmcore.train.control import Control
+from svmcore.train.recipe import Recipe
+from svmcore.train.training import Training, train
+
+__all__ = ["Control", "Recipe", "Training", "train"]

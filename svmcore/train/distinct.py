@@ -1,0 +1,124 @@
+"""The distinct rows of a training set: identical (x, label or targets) rows are one, whose weight is the sum of theirs.
+
+They come in an order that depends on content alone, so a weight of two gives the same bits as the row twice, in any
+order of the rows. Rows with a weight of 0 or less are left out, as LIBSVM does.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from svmcore.errors import InvalidProblem
+from svmcore.kernels import Precomputed
+from svmcore.kernels.base import Kernel
+from svmcore.points import Floats, Rows
+from svmcore.points.identical import Merged, merge_rows
+
+__all__ = ["Distinct", "distinct_rows", "merge_precomputed", "shared"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Distinct:
+    """The distinct rows of positive weight, in canonical order."""
+
+    kept: Floats  # (n_kept,) original rows of positive weight
+    merged: Merged  # of the kept rows
+    weights: Floats  # (n_kept,)
+    total: Floats  # (m,) weight of each distinct row
+    codes: Floats  # (m,)
+    rows: Rows  # (m, p), or the (m, m) part of a precomputed K
+
+    def variance(self, kernel: Kernel) -> float:
+        """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
+        return _variance(kernel, self)
+
+    def at_distinct(self, values: Floats) -> Floats:
+        """Sums (k, m) over the copies of each distinct row of values (k, n) at the original rows."""
+        m = len(self.total)
+        return np.array([np.bincount(self.merged.inverse, weights=row[self.kept], minlength=m) for row in values])
+
+
+def distinct_rows(kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None, grouped: bool) -> Distinct:
+    """Merge identical rows of positive weight; `grouped` puts each class together, so that a pair is two slices."""
+    weights = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
+    kept = np.flatnonzero(weights > 0)
+    whole = len(kept) == len(codes)
+    codes, weights = codes[kept], weights[kept]
+    if not len(kept):
+        raise InvalidProblem("Invalid input - all samples have zero or negative weights.")
+    precomputed = isinstance(kernel, Precomputed)
+    if not whole:
+        X = X[np.ix_(kept, kept)] if precomputed else X[kept]
+    merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+    if grouped:
+        merged = _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
+    rows = X[np.ix_(merged.first, merged.first)] if precomputed else X[merged.first]
+    total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
+    return Distinct(kept, merged, weights, total, codes[merged.first], rows)
+
+
+def _reordered(merged: Merged, order: Floats) -> Merged:
+    """The distinct rows in another order (m,)."""
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
+    return Merged(merged.first[order], merged.counts[order], position[merged.inverse])
+
+
+def merge_precomputed(K: Floats, codes: Floats) -> Merged:
+    """Merge identical rows of a precomputed K (n, n); their order depends on the values of K alone.
+
+    Copies of a row are copies of a column too, so content is compared on the distinct rows and columns, and a row is
+    ranked by the sum of the hashes of its entries, which no order of the columns changes.
+    """
+    merged = merge_rows(K, codes)
+    if len(merged.first) < len(K) and not np.array_equal(K[:, merged.first][:, merged.inverse], K):
+        return Merged(np.arange(len(K)), np.ones(len(K), dtype=np.int64), np.arange(len(K)))
+    rank = np.lexsort((codes[merged.first], _unordered_hash(K[np.ix_(merged.first, merged.first)])))
+    return _reordered(merged, rank)
+
+
+def _unordered_hash(K: Floats) -> Floats:
+    """Hash (n,) of the multiset of entries in each row."""
+    bits = np.ascontiguousarray(K, dtype=np.float64).view(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (bits ^ (bits >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        return np.asarray((mixed ^ (mixed >> np.uint64(32))).sum(axis=1, dtype=np.uint64))
+
+
+def _variance(kernel: Kernel, distinct: Distinct) -> float:
+    """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
+    if isinstance(kernel, Precomputed) or "scale" not in repr(kernel):
+        return 1.0
+    X, weight = distinct.rows, distinct.total
+    n_entries = float(weight.sum()) * X.shape[1]
+    if not hasattr(X, "tocsr"):
+        mean = float(weight @ X.sum(axis=1, dtype=np.float64)) / n_entries
+        step = max(1, (1 << 19) // max(1, X.shape[1]))
+        squares = np.empty(len(X))
+        for i in range(0, len(X), step):
+            centred = X[i : i + step] - np.float64(mean)
+            np.einsum("ij,ij->i", centred, centred, out=squares[i : i + step])
+        return float(weight @ squares) / n_entries
+    values = X.astype(np.float64)
+    mean = float(weight @ np.asarray(values.sum(axis=1)).ravel()) / n_entries
+    return float(weight @ np.asarray(values.multiply(values).sum(axis=1)).ravel()) / n_entries - mean**2
+
+
+def shared(values: Floats, of: Floats, weights: Floats) -> Floats:
+    """Parts (n,) of values (m,) for copies of number `of` (n,), in proportion to their weights; they add up exactly.
+
+    Parts are multiples of the last digit of their value, and the heaviest copy gets what is left: a model of the copies
+    has the very outputs of the model of the distinct rows.
+
+    >>> shared(np.array([1.0, 0.3]), np.array([0, 0, 0, 1]), np.ones(4))
+    array([0.33333333, 0.33333333, 0.33333333, 0.3       ])
+    """
+    m, sizes = len(values), np.abs(values)
+    share = weights / np.bincount(of, weights=weights, minlength=m)[of]
+    digit = np.spacing(sizes)[of]
+    parts = np.floor(sizes[of] * share / digit) * digit
+    order = np.lexsort((weights, of))
+    heaviest = order[np.append(np.diff(of[order]) > 0, True)]
+    parts[heaviest] += (sizes - np.bincount(of, weights=parts, minlength=m))[of[heaviest]]
+    return np.asarray(np.sign(values)[of] * parts)

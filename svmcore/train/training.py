@@ -1,0 +1,334 @@
+r"""All programs of one training set, in memory: merge identical rows, choose a plan, solve, split beta back.
+
+With sample weights s_i and class weights c_k a program has C_i = C c_{k(i)} s_i. Rows with s_i <= 0 are left out, as
+LIBSVM does. Identical (x, label or targets) rows share their variables, whose weight is the sum of theirs; they come in
+an order that depends on content alone, so a weight of two gives the same bits as the row twice, in any order of rows.
+"""
+
+import dataclasses
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from svmcore.errors import InvalidProblem
+from svmcore.kernels import Precomputed
+from svmcore.kernels.exact import ExactKernel
+from svmcore.kernels.precomputed import is_psd
+from svmcore.model import Model, Target, targets
+from svmcore.model.probability import fit_sigmoid, held_out_decisions
+from svmcore.points import Floats, Rows
+from svmcore.qp import SignedQP
+from svmcore.runtime.threads import n_threads, one_blas_thread
+from svmcore.solution import Solution
+from svmcore.solvers import SMO, Solver
+from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
+from svmcore.squares import give_back
+from svmcore.tasks import Answer, Task
+from svmcore.train.control import Control
+from svmcore.train.copies import Copies
+from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.plan import Plan, choose_plan
+from svmcore.train.recipe import Recipe
+
+__all__ = ["Control", "Recipe", "Training", "Work", "resolved", "train"]
+
+EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
+THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
+PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
+DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
+SAME = 1e-12  # relative: a variable of a warm start this near to its bound was at it
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Training:
+    """Solutions of all problems of a training set, in terms of its original rows.
+
+    Attributes
+    ----------
+    model
+        Over the distinct support vectors, kernel parameters numeric.
+    targets, solutions, answers
+        One per program; their vectors speak of the distinct rows.
+    support
+        (n_sv,) original rows with a non-zero coefficient, ascending.
+    coef
+        (k, n_sv) coefficients of those rows, split over identical ones in proportion to their weights.
+    vector
+        (n_sv,) which support vector of `model` each of those rows is a copy of.
+    sigmoids
+        (k, 2) Platt's A and B of each problem; (0, 2) if none were asked for.
+    plan
+        How K was served.
+    """
+
+    model: Model
+    targets: tuple[Target, ...]
+    solutions: tuple[Solution, ...]
+    answers: tuple[Answer, ...]
+    support: Floats
+    coef: Floats
+    vector: Floats
+    sigmoids: Floats
+    plan: Plan
+
+
+@one_blas_thread()
+def train(
+    recipe: Recipe,
+    X: Rows,
+    codes: Floats,
+    classes: Floats,
+    weights: Floats | None = None,
+    control: Control | None = None,
+    start: Floats | None = None,
+) -> Training:
+    """Train on rows `X` (n, p) with codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
+
+    `classes` says what the codes stand for: labels (n_classes,), or the targets (n_codes, k) of k regressions on one K.
+    The coefficients of a start are those of the programs: a model's times its scale.
+
+    Raises
+    ------
+    InvalidProblem
+        If fewer than two classes have a row of positive weight, or a machine refuses its targets.
+    """
+    control = control or Control()
+    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
+    work = Work(resolved(recipe, distinct, X.shape[1]), distinct, np.asarray(classes), control)
+    if start is not None:
+        work.start = distinct.at_distinct(start)
+    try:
+        work.open()
+        work.solve()
+    finally:
+        give_back()
+    return work.training(X.shape[1])
+
+
+def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
+    """The recipe with numbers for the parameters of its kernel, checked before any kernel work."""
+    variance = distinct.variance(recipe.kernel)
+    if not np.isfinite(variance):
+        raise InvalidProblem(
+            "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
+        )
+    kernel = recipe.kernel.resolved(n_features, variance)
+    pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
+    named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
+    recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
+    return dataclasses.replace(recipe, kernel=kernel)
+
+
+def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
+    """Targets of the distinct rows, one of each program."""
+    if recipe.task.answers == "values":
+        return [Target(k, -1, target) for k, target in enumerate(classes[distinct.codes].T)]
+    ones = np.ones(len(distinct.codes))
+    if recipe.task.answers == "novelty":
+        return [Target(0, -1, ones)]
+    trained = distinct.total > 0
+    present = len(np.unique(distinct.codes[trained]))
+    if present < len(classes):
+        raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
+    if present < 2:
+        recipe.task.check(ones, distinct.total)
+        raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
+    found = targets(distinct.codes, len(classes), recipe.scheme)
+    return [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
+
+
+class Work:
+    """The programs of one training set and the source of K they share: `open` makes one, or one is given.
+
+    Distinct rows of weight 0 are left out: a source may serve more rows than are trained on.
+    """
+
+    source: Source | PairGrams
+    plan: Plan
+
+    def __init__(self, recipe: Recipe, distinct: Distinct, classes: Floats, control: Control) -> None:
+        self.recipe, self.distinct, self.goals = recipe, distinct, _goals(recipe, distinct, classes)
+        self.classes, self.control = classes, control
+        self.start: Floats | None = None  # (k, m)
+        self.pairs = recipe.pairs and len(self.goals) > 1
+        small = len(distinct.total) <= EXACT_ROWS
+        self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
+        weight = np.ones(distinct.codes.max() + 1) if recipe.class_weight is None else np.asarray(recipe.class_weight)
+        self.copies = Copies(distinct, recipe.C * weight)
+        self.C = self.copies.C
+        self.tasks = [self._task(k) for k in range(len(self.goals))]
+        self.coef = np.zeros((len(self.goals), len(distinct.total)))
+        self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
+        self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]
+        self.sigmoids = np.zeros((len(self.goals), 2))
+
+    def rows(self, k: int) -> Floats:
+        """Distinct rows of problem `k`."""
+        return np.flatnonzero(self.goals[k].y) if self.pairs else np.arange(len(self.C))
+
+    def _task(self, k: int) -> Task:
+        """The machine of problem `k`, feasible; a warning tells where it is not the one that was asked for."""
+        task, rows = self.recipe.task, self.rows(k)
+        y, C = self.goals[k].y[rows], self.C[rows]
+        error = _objection(task, y, C)
+        if not error:
+            return task
+        near = task.nearest(y, C, self.distinct.total[rows])
+        message = f"{error} ({self._about(k)})"
+        if near == task or not self.recipe.nearest:
+            raise InvalidProblem(message)
+        warnings.warn(f"{message}. It was not chosen, so this is trained: {near}", stacklevel=8)
+        return near
+
+    def _about(self, k: int) -> str:
+        goal = self.goals[k]
+        if self.recipe.task.answers != "labels":
+            return f"target {goal.positive}"
+        if goal.negative < 0:
+            return f"class {self.classes[goal.positive]!s} against the rest"
+        return f"classes {self.classes[goal.negative]!s} and {self.classes[goal.positive]!s}"
+
+    def open(self) -> None:
+        """Choose how K is served, and begin."""
+        self.plan, self.source = self._open()
+
+    def _open(self) -> tuple[Plan, Source | PairGrams]:
+        rows = self.distinct.rows
+        if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
+            return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
+        if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
+            rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
+        computed = self._computed(rows)
+        plan = self._plan(computed.n, len(self.goals))
+        if self.pairs:
+            return plan, PairGrams(computed, self.recipe.cache_bytes, self.control.stops)
+        if plan == "resident":
+            gram = resident_gram(computed, self.control.stops)
+            if gram is not None:
+                return plan, gram
+        return "columns", self._cached(computed)
+
+    def _cached(self, computed: ComputedColumns) -> CachedColumns:
+        """Columns in the budget, a quarter of which at most is for the square of a working set."""
+        limit = self.recipe.cache_bytes
+        scratch = min(limit // 4, SMO.square_bytes(computed.n, self.dtype))
+        return CachedColumns(computed, limit, None, scratch)
+
+    def _computed(self, rows: Rows) -> ComputedColumns:
+        """K of the rows, in columns."""
+        kernel = self.recipe.served
+        points = kernel.prepare_gram(rows, self.dtype)
+        return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
+
+    def _plan(self, n: int, n_problems: int) -> Plan:
+        return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
+
+    def solve(self) -> None:
+        """Solve all problems; several at once where they can share K without a lock."""
+        jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
+        sizes = [len(self.rows(k)) for k in range(len(self.goals))]
+        if isinstance(self.source, PairGrams):
+            jobs = min(jobs, self.source.at_once(max(sizes)))
+        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan == "resident":
+            with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
+                list(pool.map(self._solve_one, range(len(self.goals))))
+            return
+        for k in range(len(self.goals)):
+            self._solve_one(k)
+
+    def _solve_one(self, k: int) -> None:
+        qp = self.program(k, self.source_of(k))
+        self.finish(k, qp, self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k)))
+
+    def program(self, k: int, source: Source) -> SignedQP:
+        """Problem `k` over the K of its rows."""
+        rows = self.rows(k)
+        return self.tasks[k].program(source, self.goals[k].y[rows], self.C[rows])
+
+    def finish(self, k: int, qp: SignedQP, solution: Solution) -> None:
+        """Keep what the solution of problem `k` says."""
+        rows, solver = self.rows(k), self.solver(k)
+        self.answers[k] = self.tasks[k].answer(qp, solution)
+        self.coef[k, rows] = self.answers[k].coef
+        self.solutions[k] = self.copies.judged(qp, rows, solution, solver.tol)
+        if self.control.done is not None:
+            self.control.done(k, self.solutions[k])
+        if self.recipe.seed is not None:
+            self.sigmoids[k] = self._sigmoid(k, qp.source, rows)
+
+    def solver(self, k: int) -> Solver:
+        """The solver, with a smaller tol where a machine that gave way has smaller sums."""
+        solver, share = self.recipe.solver, self.tasks[k].unit / self.recipe.task.unit
+        return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
+
+    def _first(self, k: int, qp: SignedQP) -> Floats | None:
+        """The variables to start problem `k` from."""
+        if self.start is None:
+            return None
+        beta = self.tasks[k].variables(qp, self.start[k, self.rows(k)])
+        for bound in (qp.lo, qp.hi):
+            beta = np.where(np.abs(beta - bound) <= SAME * np.abs(bound), bound, beta)
+        return beta
+
+    def _sigmoid(self, k: int, source: Source, rows: Floats) -> tuple[float, float]:
+        """Platt's A and B from five folds over the original rows of the problem."""
+        place = np.full(len(self.C), -1)
+        place[rows] = np.arange(len(rows))
+        inverse = place[self.distinct.merged.inverse]
+        members = inverse >= 0
+        inverse, weights = inverse[members], self.distinct.weights[members]
+        rng = np.random.default_rng([self.recipe.seed or 0, k])
+        y, C, solver = self.goals[k].y[rows], self.C[rows], self.solver(k)
+        decision = held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng)
+        return fit_sigmoid(decision, y[inverse] > 0)
+
+    def source_of(self, k: int) -> Source:
+        """K of the rows of problem `k`; those of a pair of classes are two slices."""
+        rows = self.rows(k)
+        if self.pairs and isinstance(self.source, Source):
+            return self.source.take(rows)
+        if not isinstance(self.source, PairGrams):
+            return self.source
+        if "resident" in (self.plan, self._plan(len(rows), 1)):
+            codes = self.goals[k].negative, self.goals[k].positive
+            edges = (np.searchsorted(self.distinct.codes, (code, code + 1)).tolist() for code in codes)
+            i, j = (slice(*ends) for ends in edges)
+            gram = self.source.pair(i, j)
+            if gram is not None:
+                return gram
+        return self._cached(self.source.source.take(rows))
+
+    def training(self, n_rows: int) -> Training:
+        """Keep the support vectors, and give every copy of a row its share; `n_rows` of a K that was given."""
+        distinct, recipe = self.distinct, self.recipe
+        used = np.flatnonzero((self.coef != 0).any(axis=0))
+        if isinstance(recipe.kernel, Precomputed):
+            vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
+        else:
+            vectors = distinct.rows[used]
+        scale = np.array([answer.scale for answer in self.answers])
+        bias = np.array([answer.bias for answer in self.answers]) / scale
+        labels = self.classes if recipe.task.answers == "labels" else np.empty(0)
+        coef = self.coef[:, used] / scale[:, None]
+        support, parts, vector = self.copies.split(self.coef, scale, used)
+        return Training(
+            model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name),
+            targets=tuple(self.goals),
+            solutions=tuple(self.solutions),
+            answers=tuple(self.answers),
+            support=support,
+            coef=parts,
+            vector=vector,
+            sigmoids=self.sigmoids if recipe.seed is not None else np.empty((0, 2)),
+            plan=self.plan,
+        )
+
+
+def _objection(task: Task, y: Floats, C: Floats) -> str:
+    """What a machine says against its targets and C_i, or an empty string."""
+    try:
+        task.check(y, C)
+    except InvalidProblem as error:
+        return str(error)
+    return ""
