@@ -3,6 +3,7 @@
 import time
 from typing import Annotated, Any
 
+import psutil
 import typer
 from typer.core import TyperGroup
 
@@ -21,7 +22,8 @@ __all__ = [
     "app",
 ]
 
-STARTED = time.monotonic()
+# when this process began, before Python and its imports
+STARTED = time.monotonic() - max(0.0, time.time() - psutil.Process().create_time())
 DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign")

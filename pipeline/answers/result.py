@@ -35,6 +35,7 @@ __all__ = [
     "part_of",
     "read_answer",
     "read_result",
+    "seems_answered",
     "share",
     "store_result",
     "stored_decision",
@@ -157,6 +158,11 @@ def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemRes
         os.utime(folder)  # the cache evicts the oldest
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return _result(fingerprint, record, {name: arrays[name] for name in ARRAYS}, reused=True)
+
+
+def seems_answered(task: ProblemTask) -> bool:
+    """Whether an answer lies where a finished one would; its bytes are not looked at."""
+    return (task.folder / MANIFEST).is_file()
 
 
 def read_result(task: ProblemTask) -> ProblemResult:
