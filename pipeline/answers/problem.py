@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = [
     "bounds",
     "fold_codes",
     "held_out_counts",
+    "labels_of",
     "problem_of",
     "resident_gram",
     "target_of",
@@ -144,7 +146,7 @@ def target_of(task: ProblemTask) -> Target:
 
 
 @functools.lru_cache(maxsize=1)
-def _targets(path: str, multiclass: str) -> list[Target]:
+def _targets(path: str, multiclass: str) -> Sequence[Target]:
     codes, _ = labels_of(path)
     return targets(codes, len(_dataset(path).classes), multiclass)
 

@@ -13,6 +13,8 @@ import io
 import json
 import math
 import os
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,9 @@ __all__ = [
     "finite",
     "part_of",
     "read_answer",
+    "read_answers",
     "read_result",
+    "scratch",
     "seems_answered",
     "share",
     "store_result",
@@ -71,6 +75,7 @@ class ProblemResult:
 
 
 KIND = "answer"
+SMALL = 8 << 20  # bytes
 NPZ = "arrays.npz"
 ARRAYS = ("support", "beta", "residual")
 
@@ -180,6 +185,31 @@ def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         values = {name: arrays[name] for name in (*ARRAYS, "decision")}
     return _result(task.fingerprint, record, values), values["decision"]
+
+
+def read_answers(tasks: Sequence[ProblemTask]) -> tuple[list[ProblemResult], Any]:
+    """Answers of several tasks on the same rows, without residuals, and their decision values (m, k).
+
+    These are classes times rows, so they are kept in a file of the cache, which ends with them; one answer is in memory
+    at a time.
+    """
+    results, columns = [], None
+    for k, task in enumerate(tasks):
+        result, decision = read_answer(task)
+        if columns is None:
+            columns = scratch(Path(task.root), (len(tasks), len(decision)))
+        columns[k] = decision
+        results.append(dataclasses.replace(result, residual=None))
+    assert columns is not None
+    return results, columns.T
+
+
+def scratch(folder: Path, shape: tuple[int, ...]) -> Any:
+    """Room for float64 in a nameless file on the file system of `folder`; small ones are in memory."""
+    if math.prod(shape) * 8 <= SMALL:
+        return np.empty(shape)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, np.float64, "w+", shape=shape)
 
 
 def _read(folder: Path, whole: bool = True) -> tuple[dict[str, Any] | None, bytes]:

@@ -27,6 +27,7 @@ from svmcore.sources import Source
 
 __all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem", "start_of"]
 
+MANY, SHARES = 16, 16  # chains in one Dask task at most, and tasks that each worker has left after any of them
 QUIET_SECONDS = 0.5  # a problem that takes less needs no progress of its own
 
 
@@ -107,6 +108,34 @@ def solve_chain(chain: Sequence[ProblemTask], live: str | None = None, source: S
     return ended
 
 
+def _solve_some(chains: Sequence[Sequence[ProblemTask]], live: str) -> list[list[Ended]]:
+    """Solve the chains of one Dask task; where one was stopped, no other is begun."""
+    every: list[list[Ended]] = []
+    for chain in chains:
+        every.append(solve_chain(chain, live))
+        if every[-1][-1].status == Status.STOPPED:
+            break
+    return every
+
+
+def _shared_out(chains: Sequence[Sequence[ProblemTask]], n: int) -> list[Sequence[Sequence[ProblemTask]]]:
+    """Chains in tasks for `n` workers: several in one while there are very many, a millisecond of the scheduler each.
+
+    Tasks get smaller towards the end, so that all workers end together.
+
+    >>> sizes = [len(task) for task in _shared_out([()] * 100, 2)]
+    >>> sizes[:5], sizes[-1], sum(sizes)
+    ([3, 3, 2, 2, 2], 1, 100)
+    """
+    tasks: list[Sequence[Sequence[ProblemTask]]] = []
+    start = 0
+    while start < len(chains):
+        size = max(1, min(MANY, (len(chains) - start) // (SHARES * n)))
+        tasks.append(chains[start : start + size])
+        start += size
+    return tasks
+
+
 # --- many chains ----------------------------------------------------------------------------------------------------
 def solve_chains(
     chains: Sequence[Sequence[ProblemTask]],
@@ -155,9 +184,9 @@ def _answers(
 ) -> Iterator[list[Ended]]:
     live = str(watch.folder)
     if workers is not None and source is None:
-        solve = functools.partial(solve_chain, live=live)
-        for _, ended in workers.map(solve, chains, sign=lambda: watch.seen):
-            yield ended
+        solve = functools.partial(_solve_some, live=live)
+        for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):
+            yield from some
         return
     threads = 1 if source is not None else min(len(chains), n_threads())
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
