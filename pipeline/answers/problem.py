@@ -85,7 +85,8 @@ class ProblemTask:
     @property
     def identity(self) -> dict[str, Any]:
         """What the answer depends on: everything but paths, and a time limit, which no finished answer met."""
-        facts = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("root", "dataset", "gram")}
+        names = (field.name for field in dataclasses.fields(self))
+        facts = {name: getattr(self, name) for name in names if name not in ("root", "dataset", "gram")}
         return facts | {"solver": {k: v for k, v in self.solver.items() if k != "time_limit"}}
 
     @functools.cached_property

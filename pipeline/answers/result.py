@@ -148,7 +148,7 @@ def _npz(arrays: dict[str, Any]) -> bytes:
 # --- reading --------------------------------------------------------------------------------------------------------
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
-    values = {name: record[name] for name in names} | {name: arrays[name] for name in ARRAYS}
+    values = {name: record[name] for name in names} | {name: arrays.get(name) for name in ARRAYS}
     return ProblemResult(fingerprint, reused=reused, **values)
 
 
@@ -175,15 +175,15 @@ def read_result(task: ProblemTask) -> ProblemResult:
     return read_answer(task)[0]
 
 
-def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
-    """As `read_result`, with the decision values: see `stored_decision`."""
+def read_answer(task: ProblemTask, names: Sequence[str] = ARRAYS) -> tuple[ProblemResult, Any]:
+    """As `read_result`, with the decision values: see `stored_decision`; arrays that are not named are None."""
     record, data = _read(task.folder)
     if record is None and task.solver.get("time_limit") is not None:
         record, data = _read(_place(task, Status.TIME_LIMIT), whole=False)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        values = {name: arrays[name] for name in (*ARRAYS, "decision")}
+        values = {name: arrays[name] for name in (*names, "decision")}
     return _result(task.fingerprint, record, values), values["decision"]
 
 
@@ -195,11 +195,11 @@ def read_answers(tasks: Sequence[ProblemTask]) -> tuple[list[ProblemResult], Any
     """
     results, columns = [], None
     for k, task in enumerate(tasks):
-        result, decision = read_answer(task)
+        result, decision = read_answer(task, ("support", "beta"))
         if columns is None:
             columns = scratch(Path(task.root), (len(tasks), len(decision)))
         columns[k] = decision
-        results.append(dataclasses.replace(result, residual=None))
+        results.append(result)
     assert columns is not None
     return results, columns.T
 
