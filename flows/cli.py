@@ -16,7 +16,6 @@ import typer
 from flows.commands import models, runs, train
 from flows.commands.app import DONE, FAILED, INTERRUPTED, REFUSED, TERMINATED, app
 from flows.commands.printed import tell
-from svmcore.errors import SVMError
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -45,8 +44,6 @@ def _terminate(signum: int, frame: Any) -> None:
 def _outcome(argv: Sequence[str] | None) -> int:
     try:
         result = app(args=argv, standalone_mode=False)
-    except SVMError as error:
-        return _fail(error, REFUSED)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except SystemExit as error:
@@ -57,12 +54,21 @@ def _outcome(argv: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:
-        usage = getattr(error, "format_message", None)  # typer's errors of usage, whichever click it carries
-        if usage and type(error).__name__ == "NoArgsIsHelpError":  # `marginflow` alone: its message is the help
-            tell(usage())
-            return REFUSED
-        return _fail(usage(), REFUSED) if usage else _fail(error, FAILED)
+        return _code_of(error)
     return result if isinstance(result, int) else DONE
+
+
+def _code_of(error: Exception) -> int:
+    """What a user did wrong is refused, everything else has failed."""
+    usage = getattr(error, "format_message", None)  # typer's errors of usage, whichever click it carries
+    if usage and type(error).__name__ == "NoArgsIsHelpError":  # `marginflow` alone: its message is the help
+        tell(usage())
+        return REFUSED
+    if usage:
+        return _fail(usage(), REFUSED)
+    from svmcore.errors import SVMError  # half a second that `--help` need not wait for
+
+    return _fail(error, REFUSED if isinstance(error, SVMError) else FAILED)
 
 
 def _fail(error: Any, code: int) -> int:

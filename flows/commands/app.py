@@ -26,7 +26,7 @@ __all__ = [
 STARTED = time.monotonic() - max(0.0, time.time() - psutil.Process().create_time())
 DONE, FAILED, REFUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
-ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign")
+ORDER = ("run", "plan", "predict", "verify", "runs", "report", "schedule", "export", "sign", "warm")
 
 
 class _InOrder(TyperGroup):

@@ -1,4 +1,4 @@
-"""Commands that train: run, plan, schedule."""
+"""Commands that train: run, plan, schedule, warm."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from flows.commands.app import STARTED, Config, Json, Set, StoreUrl, app
 from flows.commands.printed import plan_text, put, summary, tell
 
-__all__ = ["plan", "run", "schedule"]
+__all__ = ["plan", "run", "schedule", "warm"]
 
 
 @app.command()
@@ -75,3 +75,12 @@ def schedule(
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
     raise SystemExit(128 + serve(config, exp.name, cron, set_, store, tell))
+
+
+@app.command()
+def warm() -> None:
+    """Compile in advance what runs need, for an image or a new machine: the first run then starts as later ones do."""
+    from pipeline.running import warm as parts
+
+    for name in parts.warm():
+        tell(f"compiles: {name}")

@@ -14,9 +14,8 @@ from scipy import sparse
 
 from svmcore.model import Model
 from svmcore.points import Floats, Rows
-from svmcore.recipe import Recipe
-from svmcore.shared import Found
-from svmcore.train import Training
+from svmcore.train import Recipe, Training
+from svmcore.train.shared import Found
 
 __all__ = ["KnownModel", "Prepared", "prepared", "preparing"]
 

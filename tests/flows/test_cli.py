@@ -394,3 +394,11 @@ def test_predict__rows_with_an_unknown_label_are_predicted_and_the_rest_is_score
     assert found["labels"][:39] == alone["labels"]
     assert (found["n"], found["n_unknown"], found["unknown_labels"]) == (42, 3, ["dog", "emu"])
     assert "3 rows with labels" in told.err
+
+
+def test_help__waits_for_no_library_of_numbers():
+    code = (
+        "import sys, flows.cli; print([name for name in ('numpy', 'numba', 'dask', 'prefect') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -277,7 +277,7 @@ def test_fits__find_their_training_ready_and_compute_no_kernel(monkeypatch):
 
 
 def test_a_kernel_matrix_beyond_the_budget__is_served_in_columns(monkeypatch):
-    monkeypatch.setattr("svmcore.shared.SMALL_BYTES", 0)
+    monkeypatch.setattr("svmcore.train.shared.SMALL_BYTES", 0)
     X, y = classes(15)
     for multi_class in ("ovo", "ovr"):
         machine = SVC(tol=1e-4, cache_size=0.105, multi_class=multi_class)

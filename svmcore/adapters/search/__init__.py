@@ -1,8 +1,8 @@
 """GridSearchCV and RandomizedSearchCV: scikit-learn's, with the trainings of our machines solved together first.
 
 scikit-learn's own code does the search. Before it fits and scores, all candidates on all folds are trained on shared
-kernel matrices (`svmcore.shared`); its fits then find their trainings ready (`svmcore.adapters.prepared`). A fit that
-finds none trains as always, so whatever cannot be shared is what it is without this package.
+kernel matrices (`svmcore.train.shared`); its fits then find their trainings ready (`svmcore.adapters.prepared`). A
+fit that finds none trains as always, so whatever cannot be shared is what it is without this package.
 """
 
 import contextlib

@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 
 from svmcore.adapters.prepared import Prepared
-from svmcore.shared import Tally
+from svmcore.train.shared import Tally
 
 __all__ = ["Ready", "SearchPlan"]
 

@@ -23,8 +23,8 @@ from svmcore.adapters.prepared import Prepared
 from svmcore.adapters.regressors import SVR, NuSVR
 from svmcore.adapters.search.plan import Ready
 from svmcore.points import Floats, Rows
-from svmcore.recipe import Recipe
-from svmcore.shared import Fold, Part, Table
+from svmcore.train import Recipe
+from svmcore.train.shared import Fold, Part, Table
 
 __all__ = ["Data", "machine_of", "prepare"]
 

@@ -15,17 +15,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from svmcore._threads import n_threads, one_blas_thread
-from svmcore.distinct import Distinct, merge_precomputed
 from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
-from svmcore.plan import SMALL_BYTES
-from svmcore.points import Floats, Rows
+from svmcore.points import Floats, Merged, Rows, merge_rows
 from svmcore.qp import SignedQP
-from svmcore.recipe import Recipe
-from svmcore.rows import Merged, merge_rows
+from svmcore.runtime.threads import n_threads, one_blas_thread
 from svmcore.solution import Solution
 from svmcore.solvers import SMO
 from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
@@ -33,7 +29,11 @@ from svmcore.sources.base import CHUNK
 from svmcore.sources.resident import fill_grams
 from svmcore.squares import give_back
 from svmcore.tasks import Answer
-from svmcore.train import EXACT_ROWS, PSD_ROWS, THREADED_ROWS, Control, Training, Work, resolved
+from svmcore.train.control import Control
+from svmcore.train.distinct import Distinct, merge_precomputed
+from svmcore.train.plan import SMALL_BYTES
+from svmcore.train.recipe import Recipe
+from svmcore.train.training import EXACT_ROWS, PSD_ROWS, THREADED_ROWS, Training, Work, resolved
 
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 
