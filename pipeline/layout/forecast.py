@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
@@ -143,8 +144,6 @@ def _has_kernel(part: Part) -> bool:
 
 # --- what cannot fit ------------------------------------------------------------------------------------------------
 def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, Any]) -> None:
-    import psutil
-
     worker, node = exp.cluster.memory, psutil.virtual_memory().total
     resident = any(part.plan.gram for part in parts)
     if worker is not None and exp.cluster.kind != "inline" and resident and found["worker_bytes"] > worker:
@@ -203,8 +202,9 @@ def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
 
 def _slowdown(threads: int) -> float:
     """How much longer `threads` of ours take beside what else runs now, and has for a minute."""
-    others = os.getloadavg()[0]
+    others = 0.0
     with contextlib.suppress(OSError, ValueError, IndexError):
+        others = psutil.getloadavg()[0]
         running = Path("/proc/loadavg").read_text().split()[3].split("/")[0]
         others = min(others, int(running) - 1.0)
     return max(1.0, (others + threads) / (os.cpu_count() or 1))
