@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.values import expand, is_url
+from pipeline.registry.aliases import resolved
 from pipeline.storage.bucket import address_of, fetched
 from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import (
@@ -79,8 +80,8 @@ def write_model_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _local(path: str | Path) -> Path:
-    """Return the path, or a copy of what is at a URL."""
-    place = expand(str(path))
+    """Return the path, or a copy of what is at a URL; STORE/NAME@ALIAS is the run that the alias names."""
+    place = expand(resolved(str(path)))
     return fetched(place.rstrip("/")) if is_url(place) else Path(place).expanduser().absolute()
 
 

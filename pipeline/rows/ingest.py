@@ -113,8 +113,8 @@ def build(exp: Experiment, target: Path, key: str, progress: Progress | None = N
         schema = encoder.schema.with_ranges(stats.least, stats.largest)
         for name, values in schema.arrays().items():
             out.write_beside(f"schema/{name}", values)
-        found = facts | out.fingerprints(facts) | {"schema": schema.record()}
-        write_manifest(folder, KIND, VERSION, found)
+        facts |= out.fingerprints(facts) | {"schema": schema.record()}
+        write_manifest(folder, KIND, VERSION, facts)
 
 
 # ---- 1: staging -------------------------------------------------------------------------------------------------

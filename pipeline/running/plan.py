@@ -25,7 +25,8 @@ def plan_of(
         with opened.draft() as folder:
             session = Session(exp, opened, folder, InlineWorkers(), clock or Clock(), progress or silent)
             lay_out(session)
-            return foretold(session, lay_out(session), reading=session.clock.seconds()["ingest"])
+            reading = session.clock.seconds()["ingest"]
+            return foretold(session, lay_out(session), reading)
     finally:
         opened.tidy()
 

@@ -1,5 +1,6 @@
 """One experiment from its config to a published run: a batch is laid out, forecast, solved, scored and published."""
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
+from pipeline.report.index import write_index
 from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
 from pipeline.running.plan import foretold
@@ -49,18 +51,23 @@ def execute(
     progress: Progress | None = None,
     tell: Callable[..., None] = silently,
     clock: Clock | None = None,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """Run an experiment whose inputs were checked (`check_inputs` gives the store), and publish it.
 
     On an error nothing of it is listed, and no empty folder stays behind. `tell` hears of every stage; see `Steps`.
+    Where the gate of the config says no, or `strict` is set and an answer has not converged, the run is published with
+    `gate` saying why, and not promoted.
     """
 
     def once() -> dict[str, Any]:
-        with open_session(exp, store, progress, clock) as session:
+        with open_session(exp, store, progress, clock, strict) as session:
             return train(session, Steps(tell))
 
     try:
         record = again_if_lost(once)
+        with contextlib.suppress(OSError):  # the run is there; the next one writes the page again
+            write_index(store)
         evict(store.cache, exp.cache.disk)
         return record
     finally:
@@ -72,6 +79,7 @@ def run(
     overrides: Sequence[str] = (),
     store: str | None = None,
     progress: Progress | None = None,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """Train what a config (a path or a mapping) declares and publish it; returns the metrics, as `run --json` prints.
 
@@ -83,6 +91,8 @@ def run(
         Folder of the runs; default the config's.
     progress
         Called as `progress(stage, done, total, **info)`.
+    strict
+        Whether a run that has not converged is marked, and not promoted.
     """
     exp = load_experiment(config, overrides)
-    return execute(exp, check_inputs(exp, store), progress)
+    return execute(exp, check_inputs(exp, store), progress, strict=strict)

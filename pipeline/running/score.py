@@ -95,7 +95,7 @@ def _provenance(session: Session, data: Ingested, tasks: Sequence[ProblemTask], 
     Neither paths of this machine nor times, so that equal models are equal bytes.
     """
     config = session.exp.to_dict()
-    elsewhere = ("store", "cluster", "cache")
+    elsewhere = ("store", "cluster", "cache", "gate", "promote")
     certificates = [{key: value for key, value in e.items() if key != "seconds"} for e in trained.per_class]
     return {
         "marginflow": VERSION,

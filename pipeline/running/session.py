@@ -80,6 +80,7 @@ class Session:
     workers: Workers
     clock: Clock
     progress: Progress = silent
+    strict: bool = False  # whether only a run that is certified whole may be promoted
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -90,7 +91,11 @@ class Session:
 
 @contextlib.contextmanager
 def open_session(
-    exp: Experiment, store: Store, progress: Progress | None = None, clock: Clock | None = None
+    exp: Experiment,
+    store: Store,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    strict: bool = False,
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock = clock or Clock()
@@ -98,7 +103,7 @@ def open_session(
         workers = _LazyWorkers(lambda again: _opened(exp, cluster, clock, again))
         if exp.cluster.remote:
             _ = workers.n
-        yield Session(exp, store, folder, workers, clock, progress or silent)
+        yield Session(exp, store, folder, workers, clock, progress or silent, strict)
 
 
 def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool) -> Workers:

@@ -42,6 +42,18 @@ class Store(abc.ABC):
         """Read what stands at `key`; FileNotFoundError if nothing does."""
 
     @abc.abstractmethod
+    def create_bytes(self, key: str, data: bytes) -> bool:
+        """Write `data` at `key`, whole or not at all, unless something stands there; whether it was written."""
+
+    @abc.abstractmethod
+    def keys(self, prefix: str) -> list[str]:
+        """Keys of everything below the folder `prefix`; none if there is no such folder."""
+
+    @abc.abstractmethod
+    def remove(self, key: str) -> None:
+        """Remove the run `key`: it is not listed from the first moment on."""
+
+    @abc.abstractmethod
     def run_keys(self) -> Iterator[str]:
         """Keys `NAME/RUN_ID` of the published runs."""
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from pipeline.config.redact import redacted_text
 from pipeline.config.values import expand, is_url
 from pipeline.storage.base import DRAFTS, Store, drafting
-from pipeline.storage.files import check_writable, publish_folder, remove_empty, write_atomic
-from pipeline.storage.leases import release
+from pipeline.storage.files import check_writable, create_atomic, publish_folder, remove_empty, write_atomic
+from pipeline.storage.leases import release, remove_folder
 from pipeline.storage.s3 import ObjectStore
 from svmcore.errors import InputError
 
@@ -50,6 +50,20 @@ class LocalStore(Store):
     def get_bytes(self, key: str) -> bytes:
         """Read the file."""
         return (self.path / key).read_bytes()
+
+    def create_bytes(self, key: str, data: bytes) -> bool:
+        """Write a hidden file beside the target, and give it the name if that is free."""
+        return create_atomic(self.path / key, data)
+
+    def keys(self, prefix: str) -> list[str]:
+        """Files below a folder that are not being written."""
+        files = (file for file in (self.path / prefix).rglob("*") if file.is_file() and not file.name.startswith("."))
+        return sorted(file.relative_to(self.path).as_posix() for file in files)
+
+    def remove(self, key: str) -> None:
+        """Rename the folder to a hidden one, and remove that."""
+        remove_folder(self.path / key)
+        remove_empty((self.path / key).parent)
 
     def run_keys(self) -> Iterator[str]:
         """Folders with metrics; hidden ones are drafts."""

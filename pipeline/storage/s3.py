@@ -52,6 +52,19 @@ class ObjectStore(Store):
         """Get one object."""
         return self.bucket.get(key)
 
+    def create_bytes(self, key: str, data: bytes) -> bool:
+        """Put one object, if there is none."""
+        return self.bucket.create(key, data)
+
+    def keys(self, prefix: str) -> list[str]:
+        """Objects below a folder."""
+        return self.bucket.keys(prefix)
+
+    def remove(self, key: str) -> None:
+        """Delete the object that makes the run visible, then the others."""
+        self.bucket.delete([f"{key}/{LAST}"])
+        self.bucket.delete(self.bucket.keys(key))
+
     def run_keys(self) -> Iterator[str]:
         """Folders with metrics."""
         for name in self.bucket.folders():

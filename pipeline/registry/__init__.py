@@ -1,0 +1,1 @@
+"""What runs are called beside their ids: aliases such as `champion`, and who moved them when."""
