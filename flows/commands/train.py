@@ -33,7 +33,7 @@ def run(
 
     exp = load_experiment(config, set_)
     if dry_run:
-        put(plan_of(exp, store), json_, plan_text)
+        put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)
         return
     opened, clock = check_inputs(exp, store), Clock(STARTED)
     with progress_display(exp.tol) as progress:
@@ -60,11 +60,12 @@ def plan(
     """Bytes and seconds, before any work."""
     from pipeline.config.load import load_experiment
     from pipeline.model.parts import check_own_config
+    from pipeline.running.clock import Clock
     from pipeline.running.plan import plan_of
 
     if not trust:
         check_own_config(config)
-    put(plan_of(load_experiment(config, set_)), json_, plan_text)
+    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED)), json_, plan_text)
 
 
 @app.command()

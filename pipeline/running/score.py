@@ -4,10 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import read_answer
+from pipeline.answers.result import read_answers
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
@@ -70,11 +68,10 @@ def score(session: Session, batch: Batch) -> Trained:
     with session.clock("score"):
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
-        results, decision_of = zip(*map(read_answer, tasks), strict=True)
+        results, decision = read_answers(tasks)
         labels = _labels(tasks, part.data.classes)
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
-        decision = np.stack(decision_of, axis=1)
         train = scoring.train_confusion(dataset, model, decision)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
         tested = decisions.score_test_rows(dataset, model, session.progress, scorers(session), recipe)
