@@ -26,6 +26,11 @@ STOPPED = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    try:
+        import pipeline  # noqa: F401
+    except ImportError as error:  # on a system that it refuses
+        tell(f"marginflow: {error}")
+        return REFUSED
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         code = _outcome(argv)

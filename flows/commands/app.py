@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Annotated, Any
 
+import psutil
 import typer
 from typer.core import TyperGroup
 
@@ -23,7 +24,8 @@ __all__ = [
     "app",
 ]
 
-STARTED = time.monotonic()
+# when this process began, before Python and its imports
+STARTED = time.monotonic() - max(0.0, time.time() - psutil.Process().create_time())
 DONE, FAILED, REFUSED, NOT_PROMOTED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 ORDER = (

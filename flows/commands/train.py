@@ -25,15 +25,15 @@ def run(
     from flows.witness import Witness
     from pipeline.config.load import load_experiment
     from pipeline.config.redact import redacted_override, redacted_text
+    from pipeline.registry.gate import described
     from pipeline.running.clock import Clock
-    from pipeline.running.gate import described
     from pipeline.running.plan import plan_of
     from pipeline.running.run import execute
     from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
     if dry_run:
-        put(plan_of(exp, store), json_, plan_text)
+        put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)
         return
     opened, clock = check_inputs(exp, store), Clock(STARTED)
     with progress_display(exp.tol) as progress:
@@ -60,11 +60,12 @@ def plan(
     """Bytes and seconds, before any work."""
     from pipeline.config.load import load_experiment
     from pipeline.model.parts import check_own_config
+    from pipeline.running.clock import Clock
     from pipeline.running.plan import plan_of
 
     if not trust:
         check_own_config(config)
-    put(plan_of(load_experiment(config, set_)), json_, plan_text)
+    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED)), json_, plan_text)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ __all__ = [
     "problem_of",
     "resident_gram",
     "target_of",
+    "targets_of",
     "training_counts",
 ]
 
@@ -87,7 +88,8 @@ class ProblemTask:
     @property
     def identity(self) -> dict[str, Any]:
         """What the answer depends on: everything but paths, and a time limit, which no finished answer met."""
-        facts = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("root", "dataset", "gram")}
+        names = (field.name for field in dataclasses.fields(self))
+        facts = {name: getattr(self, name) for name in names if name not in ("root", "dataset", "gram")}
         return facts | {"solver": {k: v for k, v in self.solver.items() if k != "time_limit"}}
 
     @functools.cached_property
@@ -155,7 +157,7 @@ def target_of(task: ProblemTask) -> Target:
 
 
 @functools.lru_cache(maxsize=1)
-def _goals(path: str, multiclass: str) -> list[Target]:
+def _goals(path: str, multiclass: str) -> Sequence[Target]:
     dataset = _dataset(path)
     return dataset.kind.goals(targets_of(path)[0], len(dataset.classes), multiclass)
 

@@ -13,6 +13,8 @@ import io
 import json
 import math
 import os
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,10 @@ __all__ = [
     "finite",
     "part_of",
     "read_answer",
+    "read_answers",
     "read_result",
+    "scratch",
+    "seems_answered",
     "share",
     "store_result",
     "stored_decision",
@@ -78,6 +83,7 @@ class ProblemResult:
 
 
 KIND = "answer"
+SMALL = 8 << 20  # bytes
 NPZ = "arrays.npz"
 ARRAYS = ("support", "rows", "beta", "residual")
 
@@ -170,7 +176,7 @@ def _npz(arrays: dict[str, Any]) -> bytes:
 # --- reading --------------------------------------------------------------------------------------------------------
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
-    values = {name: record[name] for name in names} | {name: arrays[name] for name in ARRAYS}
+    values = {name: record[name] for name in names} | {name: arrays.get(name) for name in ARRAYS}
     return ProblemResult(fingerprint, reused=reused, **values)
 
 
@@ -187,21 +193,51 @@ def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemRes
         return _result(fingerprint, record, {name: arrays[name] for name in ARRAYS}, reused=True)
 
 
+def seems_answered(task: ProblemTask) -> bool:
+    """Whether an answer lies where a finished one would; its bytes are not looked at."""
+    return (task.folder / MANIFEST).is_file()
+
+
 def read_result(task: ProblemTask) -> ProblemResult:
     """Return the answer of a task that was solved: finished, or cut short by the task's own time limit."""
     return read_answer(task)[0]
 
 
-def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
-    """As `read_result`, with the decision values: see `stored_decision`."""
+def read_answer(task: ProblemTask, names: Sequence[str] = ARRAYS) -> tuple[ProblemResult, Any]:
+    """As `read_result`, with the decision values: see `stored_decision`; arrays that are not named are None."""
     record, data = _read(task.folder)
     if record is None and task.solver.get("time_limit") is not None:
         record, data = _read(_place(task, Status.TIME_LIMIT), whole=False)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        values = {name: arrays[name] for name in (*ARRAYS, "decision")}
+        values = {name: arrays[name] for name in (*names, "decision")}
     return _result(task.fingerprint, record, values), values["decision"]
+
+
+def read_answers(tasks: Sequence[ProblemTask]) -> tuple[list[ProblemResult], Any]:
+    """Answers of several tasks on the same rows, without residuals, and their decision values (m, k).
+
+    These are classes times rows, so they are kept in a file of the cache, which ends with them; one answer is in memory
+    at a time.
+    """
+    results, columns = [], None
+    for k, task in enumerate(tasks):
+        result, decision = read_answer(task, ("support", "beta"))
+        if columns is None:
+            columns = scratch(Path(task.root), (len(tasks), len(decision)))
+        columns[k] = decision
+        results.append(result)
+    assert columns is not None
+    return results, columns.T
+
+
+def scratch(folder: Path, shape: tuple[int, ...]) -> Any:
+    """Room for float64 in a nameless file on the file system of `folder`; small ones are in memory."""
+    if math.prod(shape) * 8 <= SMALL:
+        return np.empty(shape)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, np.float64, "w+", shape=shape)
 
 
 def _read(folder: Path, whole: bool = True) -> tuple[dict[str, Any] | None, bytes]:

@@ -36,6 +36,7 @@ from svmcore.points import Floats
 __all__ = [
     "Gram",
     "WrongKernel",
+    "allocate",
     "columns_fingerprint",
     "compute_gram",
     "compute_grams",
@@ -259,7 +260,7 @@ def _reserve(path: Path, n_bytes: int) -> None:
     building = path.parents[3] / ".building"
     with owned_folder(building) as folder:
         made = folder / "values"
-        _allocate(made, n_bytes)
+        allocate(made, n_bytes)
         try:
             os.link(made, path)
         except FileExistsError:  # another run was first, or its size shows that it is damaged
@@ -270,7 +271,7 @@ def _reserve(path: Path, n_bytes: int) -> None:
     remove_empty(building)
 
 
-def _allocate(path: Path, n_bytes: int) -> None:
+def allocate(path: Path, n_bytes: int) -> None:
     """Make a file with all its blocks, or where that is not to be had, a sparse one."""
     with path.open("wb") as file:
         try:

@@ -78,7 +78,7 @@ class Kind(ABC):
     # ---- programs
 
     @abstractmethod
-    def goals(self, targets: NDArray[Any], n_classes: int, scheme: str) -> list[Target]:
+    def goals(self, targets: NDArray[Any], n_classes: int, scheme: str) -> Sequence[Target]:
         """Target of each program over rows with the targets (m,)."""
 
     def n_goals(self, n_classes: int, scheme: str) -> int:

@@ -41,7 +41,7 @@ class Classification(Kind):
         if missing := missing_marker(classes):
             raise InputError(f"{url}: the label {missing!r} among numbers; remove or fill the rows that have no label")
 
-    def goals(self, targets_: NDArray[Any], n_classes: int, scheme: str) -> list[Target]:
+    def goals(self, targets_: NDArray[Any], n_classes: int, scheme: str) -> Sequence[Target]:
         """One for two classes, else one for each class or pair."""
         return targets(targets_, n_classes, scheme)
 

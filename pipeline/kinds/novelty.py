@@ -57,7 +57,7 @@ class Novelty(Kind):
         """Labels of any kind, or none."""
         return Sides(text, labelled)
 
-    def goals(self, targets: NDArray[Any], n_classes: int, scheme: str) -> list[Target]:
+    def goals(self, targets: NDArray[Any], n_classes: int, scheme: str) -> Sequence[Target]:
         """Every row alike."""
         return [Target(0, -1, np.ones(len(targets)))]
 

@@ -80,7 +80,7 @@ class Regression(Kind):
         """Numbers, or text that is one."""
         return Values(url)
 
-    def goals(self, targets: NDArray[Any], n_classes: int, scheme: str) -> list[Target]:
+    def goals(self, targets: NDArray[Any], n_classes: int, scheme: str) -> Sequence[Target]:
         """The targets themselves."""
         return [Target(0, -1, np.asarray(targets, np.float64))]
 

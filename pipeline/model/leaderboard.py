@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask, held_out_counts, training_counts
-from pipeline.answers.result import ProblemResult, read_answer
+from pipeline.answers.problem import ProblemTask, held_out_counts, targets_of, training_counts
+from pipeline.answers.result import ProblemResult, read_answers
 from pipeline.model.metrics import worst, worst_status
 
 __all__ = ["Entry", "cross_validated", "entry_of", "ranked", "results_csv"]
@@ -111,12 +111,12 @@ def cross_validated(
     dataset: Any, index: int, params: dict[str, Any], tasks: list[list[ProblemTask]], names: Sequence[str]
 ) -> Entry:
     """Entry of a point from its answered problems `tasks[fold][target]`, with the scores of these names."""
-    answers = [[read_answer(task) for task in fold] for fold in tasks]
-    scores = [
-        _fold_scores(dataset, fold, names, np.stack([decision for _, decision in answer], axis=1))
-        for fold, answer in zip(tasks, answers, strict=True)
-    ]
-    return entry_of(index, params, scores, tasks, [[result for result, _ in answer] for answer in answers])
+    scores, results = [], []
+    for fold in tasks:
+        answers, decision = read_answers(fold)
+        scores.append(_fold_scores(dataset, fold, names, decision))
+        results.append(answers)
+    return entry_of(index, params, scores, tasks, results)
 
 
 def _fold_scores(
@@ -124,12 +124,11 @@ def _fold_scores(
 ) -> dict[str, float | None]:
     """Scores of held-out original rows from decision values (h, k) at the merged rows with copies held out."""
     fold = tasks[0].fold
-    counts = held_out_counts(str(dataset.path), fold) if fold else np.asarray(dataset.counts())
+    targets, copies = targets_of(str(dataset.path))
+    counts = held_out_counts(str(dataset.path), fold) if fold else copies
     rows = np.flatnonzero(counts)
-    targets, scheme = dataset.targets()[rows], tasks[0].multiclass
-    found: dict[str, float | None] = dataset.kind.scored(
-        names, targets, decision, dataset.classes, scheme, counts[rows]
-    )
+    about = dataset.classes, tasks[0].multiclass, counts[rows]
+    found: dict[str, float | None] = dataset.kind.scored(names, targets[rows], decision, *about)
     return found
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
-from pipeline.layout.forecast import forecast
 from pipeline.report.index import write_index
 from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
+from pipeline.running.plan import foretold
 from pipeline.running.publish import publish
 from pipeline.running.score import names_of, score
 from pipeline.running.session import Session, check_inputs, open_session
@@ -27,7 +27,7 @@ __all__ = ["execute", "run", "train"]
 def train(session: Session, step: Steps) -> dict[str, Any]:
     """All steps in order; a run without a sweep is a batch of one point."""
     batch = step("ingest", lay_out, session)
-    session.forecast = forecast(session.exp, session.root, batch.parts)
+    session.forecast = foretold(session, batch)
     if session.exp.sweep is not None:
         return _train_sweep(session, step, batch)
     counts = step("solve", solve, session, batch, names_of(batch))

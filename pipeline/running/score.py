@@ -4,10 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import doubled, read_answer
+from pipeline.answers.result import doubled, read_answers
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
 from pipeline.layout.parts import Ingested, Part
@@ -16,6 +14,7 @@ from pipeline.model import decisions
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
+from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
 from svmcore.model import Model
@@ -62,11 +61,10 @@ def score(session: Session, batch: Batch) -> Trained:
     with session.clock("score"):
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
-        results, decision_of = zip(*map(read_answer, tasks), strict=True)
+        results, decision = read_answers(tasks)
         labels = _labels(tasks, dataset)
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
-        decision = np.stack(decision_of, axis=1)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
         tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
@@ -74,7 +72,8 @@ def score(session: Session, batch: Batch) -> Trained:
         write_json(session.folder / "evaluation.json", found)
         scores = _scores(session.exp.scores, dataset, model, decision, tested)
         trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class)
-        metadata = _provenance(session, part.data, tasks, trained)
+        metadata = _claims(session, part.data, tasks, trained)
+        metadata["provenance"] = origin(session.exp, dataset)
         metadata["per_class"] = [
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
@@ -92,7 +91,7 @@ def _scores(
     return {"test": test, "train": kind.scored(names, dataset.targets(), decision, *about, dataset.counts())}
 
 
-def _provenance(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
+def _claims(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
     """What `verify` compares with: the config and data trained on, and the certificates and scores found.
 
     Neither paths of this machine nor times, so that equal models are equal bytes.
