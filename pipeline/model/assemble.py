@@ -50,9 +50,11 @@ def train_confusion(dataset: Any, model: Model, decision: Any) -> Any:
 
 
 def evaluation_of(
-    dataset: Any, model: Model, decision: Any, train: Any, tested: tuple[Any, Any, Any]
+    dataset: Any, model: Model, decision: Any, train: Any, tested: tuple[Any, Any, Any, Any]
 ) -> dict[str, Any]:
     """What the report shows: confusion, ROC and regions, on the test rows where there are any.
+
+    `right` says of each test row, by 1 or 0, whether its label is right: `compare` tells two runs apart by that.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ def evaluation_of(
     train, tested
         Results of `train_confusion` and `decisions.score_test_rows`.
     """
-    matrix, codes, values = tested
+    matrix, codes, values, right = tested
     weights = None
     if not dataset.n_test:
         matrix, codes, values, weights = train, dataset.codes(), decision[:, 0], dataset.counts()
@@ -69,6 +71,7 @@ def evaluation_of(
     return {
         "classes": list(dataset.classes),
         "confusion": matrix.tolist(),
+        "right": "".join("01"[int(one)] for one in right),
         "evaluated_on": "test" if dataset.n_test else "train",
         "roc": curve,
         "plane": _plane(dataset, model) if dataset.n_features == 2 and not dataset.sparse else None,

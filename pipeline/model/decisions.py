@@ -87,8 +87,10 @@ def score_test_rows(
     progress: Callable[..., None],
     workers: Workers | None = None,
     recipe: Recipe | None = None,
-) -> tuple[Any, Any, Any]:
-    """Confusion matrix of the test rows, and for two classes their codes (n,) and decision values (n,) (else empty).
+) -> tuple[Any, Any, Any, Any]:
+    """Confusion matrix of the test rows; for two classes their codes (n,) and decision values (n,), else empty.
+
+    The last is whether each row's label is right, (n_test,) bool.
 
     Parameters
     ----------
@@ -100,13 +102,16 @@ def score_test_rows(
     k, done = len(dataset.classes), 0
     codes = dataset.test_codes()
     matrix, values = np.zeros((k, k), np.int64), np.zeros(dataset.n_test if k == 2 else 0)
+    right = np.zeros(dataset.n_test, bool)
     for rows, decision in _decisions(dataset, model, workers, recipe):
-        matrix += evaluation.confusion(codes[rows], vote(decision, k, model.scheme), k)
+        predicted = vote(decision, k, model.scheme)
+        matrix += evaluation.confusion(codes[rows], predicted, k)
+        right[rows] = predicted == codes[rows]
         if k == 2:
             values[rows] = decision[:, 0]
         done += len(decision)
         progress("score", done, dataset.n_test)
-    return matrix, codes[: len(values)], values
+    return matrix, codes[: len(values)], values, right
 
 
 def _decisions(

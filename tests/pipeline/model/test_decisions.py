@@ -124,7 +124,8 @@ def test_values__do_not_depend_on_the_number_of_threads(solved, monkeypatch):
 def test_values__are_those_of_the_model(solved):
     X = sparse.vstack if solved.dataset.sparse else np.concatenate
     X = X([part for part, _ in solved.dataset.test_blocks()])
-    matrix, codes, values = solved.scored()
+    matrix, codes, values, right = solved.scored()
+    assert right.sum() == np.trace(matrix)
     assert solved.dataset.sparse == sparse.issparse(X)
     assert matrix.sum() == N_TEST
     assert np.trace(matrix) == (solved.model.predict(X) == solved.model.classes[solved.dataset.test_codes()]).sum()
