@@ -6,10 +6,12 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.stats import chi2
 
 from flows.cli import main
+from pipeline import load_model, run
 from pipeline.registry.aliases import promote
 from pipeline.registry.listing import Query, listed, to_prune
 from pipeline.report.compare import compare, mcnemar
@@ -174,3 +176,18 @@ def test_mcnemar__is_the_binomial_test_and_close_to_its_chi_square():
 def test_run__writes_the_index_of_its_store(rows_run):
     store = Path(rows_run["run"]).parents[1]
     assert rows_run["run"].rpartition("/")[2] in (store / "index.html").read_text()
+
+
+def test_compare__tests_two_runs_on_the_same_rows(rows_config, rows_run, tmp_path):
+    from sklearn.model_selection import train_test_split
+
+    data = np.genfromtxt(rows_config["data"]["source"], delimiter=",", names=True, dtype=None, encoding="utf-8")
+    X, y = np.stack([data["width"], data["length"]], axis=1), data["kind"]
+    _, X_test, _, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
+    weak = run(rows_config | {"class_weight": {"ant": 100}, "C": 1e-3}, store=str(tmp_path / "runs"))
+    right = [load_model(record["model"]).predict(X_test) == y_test for record in (rows_run, weak)]
+    found = compare(rows_run["run"], weak["run"])["mcnemar"]
+    assert found["only_a"] == (right[0] & ~right[1]).sum() > 0
+    assert found["only_b"] == (right[1] & ~right[0]).sum()
+    other = run(rows_config | {"data": rows_config["data"] | {"test": 0.3}}, store=str(tmp_path / "runs"))
+    assert compare(rows_run["run"], other["run"])["mcnemar"] is None
