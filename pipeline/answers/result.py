@@ -223,7 +223,7 @@ def read_answers(tasks: Sequence[ProblemTask]) -> tuple[list[ProblemResult], Any
     """
     results, columns = [], None
     for k, task in enumerate(tasks):
-        result, decision = read_answer(task, ("support", "beta"))
+        result, decision = read_answer(task, ("support", "rows", "beta"))
         if columns is None:
             columns = scratch(Path(task.root), (len(tasks), len(decision)))
         columns[k] = decision

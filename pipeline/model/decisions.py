@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import read_result
+from pipeline.answers.result import read_result, scratch
 from pipeline.compute.workers import Workers
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
@@ -87,7 +87,7 @@ def decide_test_rows(
     workers: Workers | None = None,
     recipe: Recipe | None = None,
 ) -> Any:
-    """Decision values (n_test, k) of the test rows.
+    """Decision values (n_test, k) of the test rows, in a file of the cache where they are many.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def decide_test_rows(
     workers, recipe
         Who computes if the work is large, and the model for them; without, threads of this process do.
     """
-    found, done = np.empty((dataset.n_test, len(model.bias))), 0
+    found, done = scratch(Path(dataset.path).parent, (dataset.n_test, len(model.bias))), 0
     for rows, decision in _decisions(dataset, model, workers, recipe):
         found[rows] = decision
         done += len(decision)

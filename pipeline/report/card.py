@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline.config.quantities import number
+from pipeline.kinds import kind_of
 from pipeline.report import formats
 from pipeline.rows.schema import Feature, Schema
 
@@ -12,6 +13,7 @@ __all__ = ["model_card"]
 
 DATA = ("source", "test", "label", "scale", "missing", "categories")
 MOST_FEATURES, MOST_CLASSES = 50, 20
+WHAT = {"labels": "classes", "values": "values", "novelty": "inside from outside"}
 
 
 def model_card(record: dict[str, Any], schema: Schema) -> str:
@@ -44,10 +46,13 @@ def _what(record: dict[str, Any]) -> list[str]:
     name, labels = kernel.pop("name"), [formats.label_text(label) for label in record["classes"] or ()]
     settings = ", ".join(f"{key} {value}" for key, value in kernel.items())
     shown = ", ".join(labels[:MOST_CLASSES]) + (", ..." if len(labels) > MOST_CLASSES else "")
+    numbers = [f"{key} {config[key]}" for key in ("C", "nu", "epsilon") if key in config]
+    numbers += [f"{config['loss']} loss"] if "loss" in config else []
+    learnt = WHAT[kind_of(record["task"]).answers]
     return [
         "",
-        f"A support vector machine with the kernel {_text(f'{name} ({settings})' if settings else name)}, "
-        f"C {config['C']} and {config['loss']} loss.",
+        f"A support vector machine ({record['task']}, which tells {learnt}) with the kernel "
+        f"{_text(f'{name} ({settings})' if settings else name)}, {' and '.join(numbers)}.",
         *([f"Its classes: {_text(shown)}."] if labels else []),
         f"Run: `{record['run']}`",
     ]
@@ -57,7 +62,8 @@ def _scores(record: dict[str, Any]) -> Iterable[tuple[Any, ...]]:
     scores = record.get("scores") or {}
     test = {"accuracy": record.get("accuracy"), **(scores.get("test") or {})}
     train = {"accuracy": record.get("train_accuracy"), **(scores.get("train") or {})}
-    return [(name, formats.score(test.get(name)), formats.score(train.get(name))) for name in {**test, **train}]
+    names = [name for name in {**test, **train} if not test.get(name) is train.get(name) is None]
+    return [(name, formats.score(test.get(name)), formats.score(train.get(name))) for name in names]
 
 
 def _gate(record: dict[str, Any]) -> list[str]:
