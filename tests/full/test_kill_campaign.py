@@ -124,13 +124,13 @@ class Cluster:
 
 # ---- kills
 def strike(victim, process, cluster, chance):
-    """Kill somebody; False if there is nobody of the kind any more."""
+    """Kill somebody; False if there is nobody of the kind now."""
     if victim == "scheduler":
         cluster.close()
         time.sleep(chance.random())
         cluster.start()
         return True
-    words = {"worker": "spawn_main", "Prefect's server": "prefect.server"}
+    words = {"worker": "spawn_main", "Prefect's server": "flows.server"}
     if victim in SIGNALS:
         process.send_signal(SIGNALS[victim])
         return True
@@ -159,7 +159,9 @@ def test_kill__costs_what_was_in_flight_and_nothing_else(number, batch, env, who
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=chance.random() * seconds[prefect])
         family, before = descendants(process), answers(store)
-        struck = process.poll() is None and strike(victim, process, cluster, chance)
+        struck = False
+        while process.poll() is None and not (struck := strike(victim, process, cluster, chance)):
+            time.sleep(0.02)
         at = time.monotonic()
         code = process.wait(timeout=END_SECONDS if victim in SIGNALS else 300)
         took = time.monotonic() - at
