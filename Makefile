@@ -30,6 +30,11 @@ lint: setup
 test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not full"
 
+# The documentation as a site, in site/.
+docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 # What is too long for every commit: kill campaigns, a 2 GB file, a real S3 server.
 test-full: lint
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,full]"

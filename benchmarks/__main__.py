@@ -1,4 +1,4 @@
-"""Command line: `run` the suites, run the `batch` comparison, write the `report`, `list` the cases."""
+"""Command line: `run` the suites, run the `batch` and `search` comparisons, write the `report`, `list` the cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ DOCS = Path(__file__).parent.parent / "docs"
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in (("run", "single fits, classes, memory, scaling"), ("batch", "cross-validated batch")):
+    for name, text in (
+        ("run", "single fits, classes, memory, scaling"),
+        ("batch", "cross-validated batch"),
+        ("search", "GridSearchCV"),
+    ):
         command = commands.add_parser(name, help=text)
         command.add_argument("--data", type=Path, required=True, help="folder of the data files")
         command.add_argument("--only", type=_names, default=(), help="solvers, by name, comma separated")
@@ -63,6 +67,16 @@ def _batch(arguments: argparse.Namespace) -> None:
     batch.show(records)
 
 
+def _search(arguments: argparse.Namespace) -> None:
+    from benchmarks.suites import search
+
+    name = time.strftime("%Y-%m-%dT%H:%M:%S")
+    found = search.run(arguments.data, arguments.only, arguments.rows, arguments.repeats)
+    for case, records in found.items():
+        results.Results(arguments.results, "search", name).append(case, records)
+        search.show(case, records)
+
+
 def _report(arguments: argparse.Namespace) -> None:
     from benchmarks.page import report
 
@@ -81,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     if getattr(arguments, "results", "") is None:
         arguments.results = results.TRIALS if arguments.rows else results.DEFAULT
-    {"run": _run, "batch": _batch, "report": _report, "list": _list}[arguments.command](arguments)
+    {"run": _run, "batch": _batch, "search": _search, "report": _report, "list": _list}[arguments.command](arguments)
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def described(error: BaseException | None) -> tuple[str, str]:
 
 def refusal(record: dict[str, Any]) -> str:
     """Why a published run was not promoted; "" if nothing spoke against it."""
-    from pipeline.running.gate import described as why_not
+    from pipeline.registry.gate import described as why_not
 
     gate = record.get("gate")
     return f"not promoted: {why_not(gate)}" if gate and not gate["passed"] else ""

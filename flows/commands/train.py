@@ -25,8 +25,8 @@ def run(
     from flows.witness import Witness
     from pipeline.config.load import load_experiment
     from pipeline.config.redact import redacted_override, redacted_text
+    from pipeline.registry.gate import described
     from pipeline.running.clock import Clock
-    from pipeline.running.gate import described
     from pipeline.running.plan import plan_of
     from pipeline.running.run import execute
     from pipeline.running.session import check_inputs

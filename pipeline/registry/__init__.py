@@ -1,1 +1,1 @@
-"""What runs are called beside their ids: aliases such as `champion`, and who moved them when."""
+"""What is known of all runs of a store: aliases such as `champion`, the gates before them, lists of what ran."""

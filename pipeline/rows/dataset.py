@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipeline.config.schema import Experiment
-from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
+from pipeline.rows.ingest import KIND, VERSION, Progress, build, made_from
 from pipeline.rows.labels import Label
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
 from pipeline.storage.cache import claim, finished
+from pipeline.storage.files import sha256_of_json
 from pipeline.storage.leases import again_if_lost
 from pipeline.storage.manifest import MANIFEST, Damaged
 from pipeline.storage.sealed import Sealed
@@ -50,6 +51,9 @@ class Dataset:
         What was done to the columns; `scaling.apply(raw)` does it to new rows.
     schema
         What the columns of the sources were before they were encoded and scaled.
+    sources
+        Sha256 of the training source and of the test source, if it is another; `test_rows` is equal where two datasets
+        have the same test rows.
     index_base
         The number of the first feature in LIBSVM text (0 or 1); None for other formats.
     """
@@ -68,6 +72,7 @@ class Dataset:
     variance: float
     scaling: Scaling
     schema: Schema
+    sources: dict[str, Any]
     index_base: int | None
     sealed: Sealed = field(repr=False)
 
@@ -135,6 +140,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         dtype=np.dtype(facts["dtype"]),
         scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
         schema=_schema(sealed),
+        sources=facts["sources"],
         sealed=sealed,
     )
 
@@ -156,12 +162,12 @@ def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | N
     InputError
         In one sentence, for every way in which the data cannot be used; nothing is left behind then.
     """
-    key = dataset_key(exp)
-    folder = Path(root) / "data" / key[:32]
+    facts = made_from(exp)
+    folder = Path(root) / "data" / sha256_of_json(facts)[:32]
     name = f"data/{folder.name}"
     claim(Path(root), [name])
     if not _is_whole(folder):
-        again_if_lost(lambda: build(exp, folder, key, progress))
+        again_if_lost(lambda: build(exp, folder, facts, progress))
         finished(Path(root), name)
     with contextlib.suppress(OSError):  # a store may be read-only by now
         os.utime(folder)  # the oldest datasets are the first to be evicted

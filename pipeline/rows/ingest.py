@@ -7,7 +7,7 @@
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from pipeline.storage.sealed import building
 from svmcore.errors import InputError
 from svmcore.points.identical import merge_rows, row_hash
 
-__all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
+__all__ = ["KIND", "VERSION", "Progress", "build", "made_from"]
 
 KIND, VERSION = "dataset", 2
 BUCKET_BYTES = 64 << 20
@@ -59,8 +59,8 @@ class _Staged:
         return self.source.schema or Schema(self.rows.n_features - self.rows.first_column)
 
 
-def dataset_key(exp: Experiment) -> str:
-    """Sha256 of all that a dataset is made from: the sources' bytes, the data keys, the fold column and the seed."""
+def made_from(exp: Experiment) -> dict[str, Any]:
+    """All that a dataset is made from: the sources' bytes, the data keys, the fold column and the seed."""
     data = exp.data
     facts = data.model_dump(exclude={"source", "test"}) | {
         "version": VERSION,
@@ -72,19 +72,30 @@ def dataset_key(exp: Experiment) -> str:
     }
     if isinstance(data.test, str):
         facts["test"] = [format_of(data.test), open_source(data.test, data).digest()]
-    return sha256_of_json(facts)
+    return facts
 
 
-def build(exp: Experiment, target: Path, key: str, progress: Progress | None = None) -> None:
+def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Sha256 of the sources, and of what says which rows are tested on."""
+    test = facts["test"]
+    chosen = test if isinstance(test, list) else [facts[key] for key in ("source", "test", "seed", "rows", "label")]
+    return {
+        "source": facts["source"],
+        "test": test[1] if isinstance(test, list) else None,
+        "test_rows": sha256_of_json(chosen),
+    }
+
+
+def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progress: Progress | None = None) -> None:
     """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes.
 
-    `key` is what `dataset_key` said before: sources that are others by the time they are read are an InputError.
+    `facts_before` is what `made_from` said before: sources that are others by the time they are read are an InputError.
     """
     with building(target, replace=target.exists()) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         train, test = _stage_sources(exp, scratch, progress)
-        if dataset_key(exp) != key:
+        if made_from(exp) != facts_before:
             raise train.source.fail("changed while it was read; run again when nothing writes to it")
         classes, codes = train.labels.resolve()
         _check_classes(exp.data.source, classes)
@@ -113,7 +124,7 @@ def build(exp: Experiment, target: Path, key: str, progress: Progress | None = N
         schema = encoder.schema.with_ranges(stats.least, stats.largest)
         for name, values in schema.arrays().items():
             out.write_beside(f"schema/{name}", values)
-        facts |= out.fingerprints(facts) | {"schema": schema.record()}
+        facts |= out.fingerprints(facts) | {"schema": schema.record(), "sources": _sources(facts_before)}
         write_manifest(folder, KIND, VERSION, facts)
 
 

@@ -8,10 +8,13 @@ from pipeline.layout.parts import Ingested
 from pipeline.model import metrics
 from pipeline.model.leaderboard import Entry
 from pipeline.registry.aliases import promote
+from pipeline.registry.gate import judged
+from pipeline.report.card import model_card
 from pipeline.report.page import write_report
+from pipeline.rows.dataset import open_dataset
 from pipeline.running.batch import Batch, Counts
 from pipeline.running.clock import peak_memory_bytes
-from pipeline.running.gate import judged
+from pipeline.running.provenance import circumstances, origin
 from pipeline.running.score import Trained
 from pipeline.running.session import Session
 from pipeline.running.sweep import scored_on
@@ -46,6 +49,9 @@ def publish(
         record = _record(session, session.store.address(key), data, counts, trained, entries)
         write_json(session.folder / "metrics.json", record)
         write_report(session.folder)
+        if trained is not None:
+            card = model_card(record, open_dataset(data.path).schema)
+            (session.folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         if session.store.publish(session.folder, key):
             break
     if session.exp.promote and (record["gate"] is None or record["gate"]["passed"]):
@@ -85,6 +91,7 @@ def _record(
         "blocks": {"total": counts.blocks, "reused": counts.blocks_reused},
         "problems": {"total": counts.problems, "reused": counts.problems_reused},
     }
+    record["provenance"] = origin(session.exp, open_dataset(data.path)) | circumstances()
     return record | {"gate": judged(session.exp, session.strict, record, session.store)}
 
 

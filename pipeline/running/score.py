@@ -13,6 +13,7 @@ from pipeline.model import decisions, evaluation
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
+from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
 from svmcore.model import Target
@@ -84,12 +85,13 @@ def score(session: Session, batch: Batch) -> Trained:
             n_support=int(dataset.counts()[support].sum()),
             per_class=per_class,
         )
-        metadata = _provenance(session, part.data, tasks, trained)
+        metadata = _claims(session, part.data, tasks, trained)
+        metadata["provenance"] = origin(session.exp, dataset)
         save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
 
 
-def _provenance(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
+def _claims(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
     """What `verify` compares with: the config and data trained on, and the certificates and scores found.
 
     Neither paths of this machine nor times, so that equal models are equal bytes.

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.isotonic import IsotonicRegression
 from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
@@ -39,6 +40,7 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
         "break_ties": ["boolean"],
         "random_state": ["random_state"],
         "multi_class": [StrOptions({"ovo", "ovr"})],
+        "calibration": [StrOptions({"folds", "folds-isotonic"}), None],
     }
 
     probability: bool | str
@@ -47,6 +49,7 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
     break_ties: bool
     random_state: Any
     multi_class: str
+    calibration: str | None
 
     def _targets(self, y: Any) -> Any:
         if self.probability != "deprecated":
@@ -77,7 +80,8 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
         return 1 if n == 2 else n * (n - 1) // 2 if self.multi_class == "ovo" else n
 
     def _recipe(self, **given: Any) -> Recipe:
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if self.probability is True else None
+        asked = self.probability is True or self.calibration is not None
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1)) if asked else None
         return super()._recipe(class_weight=self.class_weight_, scheme=self.multi_class, seed=seed, **given)
 
     def _start(self, n: int) -> Floats | None:
@@ -92,7 +96,7 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
 
     @classmethod
     def _parameters_of(cls, model: Model) -> dict[str, Any]:
-        return {"multi_class": model.scheme}
+        return {"multi_class": model.scheme, "calibration": None if model.sigmoids is None else "folds"}
 
     def _codes_of(self, model: Model) -> Floats:
         self.classes_, self.class_weight_ = np.asarray(model.classes), np.ones(len(model.classes))
@@ -108,7 +112,13 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
     def _keep(self, training: Training, codes: Floats, as_sparse: bool) -> None:
         super()._keep(training, codes, as_sparse)
         self._n_support = np.bincount(codes[self.support_], minlength=len(self.classes_)).astype(np.int32)
-        self._probA, self._probB = training.sigmoids.T
+        self._probA, self._probB = np.empty((2, 0)) if training.model.sigmoids is None else training.model.sigmoids.T
+        self._steps = [_isotonic(*each) for each in training.held_out if self.calibration == "folds-isotonic"]
+
+
+def _isotonic(decision: Floats, positive: Floats) -> IsotonicRegression:
+    """The growing function of decision values (n,) that is nearest to the truth (n,) in squares."""
+    return IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(decision, positive.astype(np.float64))
 
 
 class SVC(Classifier):
@@ -128,6 +138,10 @@ class SVC(Classifier):
         interior point for a linear kernel of few features, and SMO else.
     multi_class
         "ovo", one problem for each pair of classes, or "ovr", one for each class against the rest.
+    calibration
+        "folds" fits Platt's sigmoid to each problem's decision values of rows that were held out in one of five folds,
+        which share the kernel matrix and start from the solution; "folds-isotonic" fits a growing step function.
+        `predict_proba` is there then. `random_state` draws the folds.
     time_limit
         Seconds for all problems together; the model at the end of them is usable and certified.
     n_jobs
@@ -186,6 +200,7 @@ class SVC(Classifier):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        calibration: str | None = None,
     ) -> None:
         self._hold(locals())
 
@@ -206,7 +221,8 @@ class NuSVC(Classifier):
         others. An infeasible nu is refused, naming the largest feasible one, before any kernel work. Where it is the
         default, 0.5, a warning says so, and that problem is trained with the largest feasible one.
     kernel, degree, gamma, coef0, shrinking, probability, tol, cache_size, class_weight, verbose, max_iter,
-    decision_function_shape, break_ties, random_state, solver, multi_class, time_limit, n_jobs, warm_start
+    decision_function_shape, break_ties, random_state, solver, multi_class, time_limit, n_jobs, warm_start,
+    calibration
         As in `SVC`. `tol` bounds the KKT gap before the rescaling by rho, as in LIBSVM.
 
     Attributes
@@ -249,6 +265,7 @@ class NuSVC(Classifier):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        calibration: str | None = None,
     ) -> None:
         self._hold(locals())
 

@@ -22,8 +22,8 @@ DEPRECATED = "Attribute `{}` was deprecated in version 1.9 and will be removed i
 
 
 def _has_probability(classifier: Any) -> bool:
-    if classifier.probability == "deprecated" or not classifier.probability:
-        raise AttributeError("predict_proba is not available when probability=False")
+    if classifier.calibration is None and classifier.probability is not True:
+        raise AttributeError("predict_proba is not available when probability=False; calibration='folds' asks for it")
     return True
 
 
@@ -38,6 +38,7 @@ class Fitted:
     _sparse: bool
     _kernel_name: Any
     _called: Any
+    _doubts: Any
 
     @property
     def model_(self) -> Model:
@@ -62,6 +63,14 @@ class Fitted:
         if self._n_support.sum() != len(self.support_):
             raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         return X
+
+    def _bound(self, rows: Any, decision: Floats) -> Floats:
+        """Bounds (n, k) of what decision values (n, k) at `rows` are off from the exact optimum's."""
+        if self._kernel_name in ("callable", "precomputed"):
+            raise ValueError("return_bound=True needs k(x, x), which rows of a kernel matrix do not tell")
+        if self._doubts is None:
+            raise ValueError("return_bound=True needs the proof of the training; this model was read from a file")
+        return self._doubts.bound(rows, decision)
 
     @property
     def support_vectors_(self) -> Any:
@@ -110,6 +119,7 @@ class FittedClassifier(Fitted):
     decision_function_shape: str
     _probA: Floats
     _probB: Floats
+    _steps: list[Any]
 
     @property
     def _pairwise(self) -> bool:
@@ -121,9 +131,24 @@ class FittedClassifier(Fitted):
         """LIBSVM's: the earlier class of a pair is positive."""
         return -1.0 if self._pairwise else 1.0
 
-    def decision_function(self, X: Any) -> Floats:
-        """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo"."""
-        decision = self.model_.decision_function(self._rows(X))
+    def decision_function(self, X: Any, return_bound: bool = False) -> Any:
+        """Decision values of rows `X` (n, p): (n,) for two classes, else (n, n_classes), or (n, pairs) for "ovo".
+
+        With `return_bound` also, in the same shape, how far each may be from that of the exact optimum: see
+        docs/certificates.md. Votes of pairs have no such bound: it needs `decision_function_shape="ovo"` then.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        decision = self._model.decision_function(rows)
+        if not return_bound:
+            return self._shaped(decision)
+        if self._pairwise and self.decision_function_shape == "ovr":
+            raise ValueError("bounds are of the pairs' values: return_bound=True needs decision_function_shape='ovo'")
+        bound = self._bound(rows, decision)
+        return self._shaped(decision), bound.ravel() if len(self.classes_) == 2 else bound
+
+    def _shaped(self, decision: Floats) -> Floats:
+        """Decision values of the problems (n, k) as scikit-learn has them."""
         if len(self.classes_) == 2:
             return decision.ravel()
         if not self._pairwise:
@@ -144,16 +169,23 @@ class FittedClassifier(Fitted):
 
     @available_if(_has_probability)
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities (n, n_classes) of rows `X` (n, p), from sigmoids fitted on five folds, coupled over pairs."""
+        """Probabilities (n, n_classes) of rows `X` (n, p), from decision values of five folds, coupled over pairs."""
         X = self._rows(X)
         if self._probA.size == 0:
             raise NotFittedError("predict_proba is not available when fitted with probability=False")
-        later = sigmoid(self._model.decision_function(X), self._probA, self._probB)
+        later = self._later(self._model.decision_function(X))
         if len(self.classes_) == 2:
             return np.hstack([1.0 - later, later])
         if self._pairwise:
             return couple(1.0 - later, len(self.classes_))
-        return np.asarray(later / later.sum(axis=1, keepdims=True))
+        total = later.sum(axis=1, keepdims=True)
+        return np.divide(later, total, out=np.full(later.shape, 1.0 / later.shape[1]), where=total > 0)
+
+    def _later(self, decision: Floats) -> Floats:
+        """Probability (n, k) of each problem's positive class."""
+        if self._steps:
+            return np.column_stack([step.predict(f) for step, f in zip(self._steps, decision.T, strict=True)])
+        return sigmoid(decision, self._probA, self._probB)
 
     @available_if(_has_probability)
     def predict_log_proba(self, X: Any) -> Floats:

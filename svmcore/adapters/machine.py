@@ -139,9 +139,9 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         machine._sparse = sparse.issparse(model.support_vectors) and not isinstance(model.kernel, Precomputed)
         machine.shape_fit_ = (machine.n_features_in_ if isinstance(model.kernel, Precomputed) else m,)
         machine.shape_fit_ += (machine.n_features_in_,)
-        whole, none = np.arange(m), np.empty((0, 2))
+        whole = np.arange(m)
         training = Training(
-            model, (), (), (), support=whole, coef=model.coef, vector=whole, sigmoids=none, plan="resident"
+            model, (), (), (), support=whole, coef=model.coef, vector=whole, held_out=(), plan="resident"
         )
         machine._keep(training, machine._codes_of(model), machine._sparse)
         return machine
@@ -278,6 +278,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         self.status_ = tuple(solution.status for solution in training.solutions)
         self.history_ = tuple(solution.history for solution in training.solutions)
         self.plan_ = training.plan
+        self._doubts = training.doubts
         self.fit_status_ = int(any(status is not Status.CONVERGED for status in self.status_))
 
     def _warn_of_status(self, interrupted: bool) -> None:

@@ -65,10 +65,14 @@ class OneClassSVM(OutlierMixin, Machine):
         """Fit to rows `X` (n, p) and weights (n,); `y` is not looked at."""
         return super().fit(X, y, sample_weight=sample_weight)
 
-    def decision_function(self, X: Any) -> Floats:
-        """Decision values (n,) of rows `X` (n, p): below 0 outside."""
+    def decision_function(self, X: Any, return_bound: bool = False) -> Any:
+        """Decision values (n,) of rows `X` (n, p): below 0 outside.
+
+        With `return_bound` also how far each may be from that of the exact optimum: see docs/certificates.md.
+        """
         rows = self._rows(X)
-        return self._model.decision_function(rows).ravel()
+        decision = self._model.decision_function(rows)
+        return (decision.ravel(), self._bound(rows, decision).ravel()) if return_bound else decision.ravel()
 
     def score_samples(self, X: Any) -> Floats:
         """Decision values (n,) without the offset: sum_i coef_i k(x, x_i)."""

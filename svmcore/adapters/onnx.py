@@ -48,7 +48,9 @@ def to_onnx(
     With `columns`, of which x is made, gaps are filled. If one is a category, each is an input of its own by its name:
     (n, 1) double, or (n, 1) string. A text that is none of its categories is 0 in all their columns.
 
-    Outputs `label` (n,) and `decision` (n, k) double; of a regression `value` (n, k) double.
+    Outputs `label` (n,) and `decision` (n, k) double; of a regression `value` (n, k) double. A model with sigmoids has
+    `probability` (n, n_classes) double too, unless its problems are pairs of more than two classes: their coupling is
+    a linear system for each row, which ONNX has no operator for.
 
     Raises
     ------
@@ -68,6 +70,8 @@ def to_onnx(
     )
     if model.answers == "labels":
         _labels(graph, model, decision)
+        if _tells_probability(model):
+            _probabilities(graph, model, decision)
     elif model.answers == "novelty":
         inside = graph.add(
             "GreaterOrEqual", graph.add("Squeeze", decision, graph.constant([1], np.int64)), graph.number(0.0)
@@ -136,6 +140,8 @@ class _Graph:
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         label = kinds.STRING if np.asarray(model.classes).dtype.kind in "UO" else kinds.INT64
         shapes = {"label": (label, [None]), "decision": (kinds.DOUBLE, [None, len(model.bias)])}
+        if _tells_probability(model):
+            shapes["probability"] = (kinds.DOUBLE, [None, len(model.classes)])
         if model.answers == "values":
             shapes = {"value": (kinds.DOUBLE, [None, len(model.bias)])}
         outputs = [helper.make_tensor_value_info(name, *shape) for name, shape in shapes.items()]
@@ -261,6 +267,22 @@ def _labels(graph: _Graph, model: Model, decision: str) -> None:
         scores = graph.add("Add", wins, graph.constant(first.sum(axis=0)))
     code = graph.add("ArgMax", scores, axis=1, keepdims=0)
     graph.add("Gather", _class_labels(graph, model.classes), code, name="label")
+
+
+def _tells_probability(model: Model) -> bool:
+    return model.sigmoids is not None and (len(model.classes) == 2 or model.scheme == "ovr")
+
+
+def _probabilities(graph: _Graph, model: Model, decision: str) -> None:
+    """Output `probability` (n, n_classes): 1 / (1 + exp(A f + B)), of several classes divided by their sum."""
+    A, B = (-np.asarray(column) for column in np.asarray(model.sigmoids).T)
+    exponent = graph.add("Add", graph.add("Mul", decision, graph.constant(A)), graph.constant(B))
+    later = graph.add("Sigmoid", exponent)
+    if len(model.classes) == 2:
+        graph.add("Concat", graph.add("Sub", graph.number(1.0), later), later, axis=1, name="probability")
+        return
+    total = graph.add("ReduceSum", later, graph.constant([1], np.int64), keepdims=1)
+    graph.add("Div", later, total, name="probability")
 
 
 def _class_labels(graph: _Graph, classes: Floats) -> str:

@@ -30,10 +30,17 @@ class Regressor(RegressorMixin, Machine):
         tags.target_tags.single_output = True
         return tags
 
-    def predict(self, X: Any) -> Floats:
-        """Values (n,) at rows `X` (n, p); (n, k) after a fit to k > 1 targets."""
+    def predict(self, X: Any, return_bound: bool = False) -> Any:
+        """Values (n,) at rows `X` (n, p); (n, k) after a fit to k > 1 targets.
+
+        With `return_bound` also, in the same shape, how far each may be from that of the exact optimum: see
+        docs/certificates.md.
+        """
         rows = self._rows(X)
-        return self._model.predict(rows)
+        values = self._model.predict(rows)
+        if not return_bound:
+            return values
+        return values, self._bound(rows, values.reshape(len(values), -1)).reshape(values.shape)
 
     def _checked(self, X: Any, y: Any, **given: Any) -> tuple[Any, Any]:
         return super()._checked(X, y, multi_output=True, y_numeric=True)

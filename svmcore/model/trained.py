@@ -42,6 +42,8 @@ class Model:
         "ovr" or "ovo"; two classes are one problem with classes[1] positive.
     machine
         Name of the task that it was trained for.
+    sigmoids
+        (k, 2) Platt's A and B of each problem, where probabilities were asked for.
     """
 
     kernel: Kernel
@@ -51,6 +53,7 @@ class Model:
     classes: Floats
     scheme: str = "ovr"
     machine: str = "svc"
+    sigmoids: Floats | None = None
 
     @property
     def answers(self) -> Answers:

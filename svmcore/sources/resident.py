@@ -7,6 +7,7 @@ import numpy as np
 
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel, blocks
+from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Points
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
@@ -82,7 +83,9 @@ class ResidentGram(Source):
     def take(self, rows: Floats) -> "ResidentGram":
         """K of the rows `rows` alone."""
         part = None if self.rows is None else self.rows.take(rows)
-        return ResidentGram(self.matrix[np.ix_(rows, rows)], part, self.psd, self.as_served)
+        K = np.empty((len(rows), len(rows)), self.dtype)
+        gather_square(self.matrix, rows, rows, K)
+        return ResidentGram(K, part, self.psd, self.as_served)
 
     def finer(self) -> Source | None:
         """K in float64: whole, or its columns in as many bytes as K takes."""

@@ -85,6 +85,10 @@ class Task(Plugin, ABC):
         """What the solution of its program says."""
         return Answer(qp.at_rows(solution.beta), solution.bias)
 
+    def doubt(self, errors: Floats) -> tuple[float, float]:
+        """How far bias and scale of an answer are off at most, where the multipliers (k,) are by `errors`."""
+        return float(errors.mean()) if len(errors) else 0.0, 0.0
+
     def variables(self, qp: SignedQP, coef: Floats) -> Floats:
         """Variables (m,) of the coefficients (n,) of an answer: where a warm start begins."""
         if qp.rows is None:

@@ -128,6 +128,11 @@ class NuSVC(Task):
         shift = (self.widen - 1.0) * rho
         return Answer(solution.beta, solution.bias - light * shift, scale=rho + shift)
 
+    def doubt(self, errors: Floats) -> tuple[float, float]:
+        """Of the mean of the two multipliers, and of half their difference, which both are widened."""
+        half = float(errors.mean())
+        return half + (self.widen - 1.0) * half, self.widen * half
+
 
 def _check(n: int, y: Floats, weights: Floats) -> None:
     if y.shape != (n,):

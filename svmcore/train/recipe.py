@@ -29,7 +29,7 @@ class Recipe:
     n_jobs
         Problems solved at once, on threads; None for all cores.
     seed
-        Of the folds that a sigmoid is fitted on; None for no sigmoids.
+        Of the folds that sigmoids are fitted on; None for no sigmoids.
     nearest
         Whether a task that its targets make infeasible gives way to its nearest feasible one, with a warning.
     """

@@ -19,7 +19,9 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
+from svmcore.monitor import Monitor
 from svmcore.points import Floats, Merged, Rows, merge_rows
+from svmcore.primal import at_groups, slope
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, one_blas_thread
 from svmcore.solution import Solution
@@ -94,14 +96,14 @@ class Found:
     coef: Rows
     solutions: tuple[Solution, ...]
     answers: tuple[Answer, ...]
-    sigmoids: Floats
+    held_out: tuple[tuple[Floats, Floats], ...]
     decisions: Floats
 
     def training(self) -> Training:
         """As `svmcore.train.train` on the rows of the fold returns it, apart from the solutions' vectors."""
         work = Work(self.recipe, self.distinct, self.fold.classes, Control())
         work.coef, work.plan = self.coef.toarray(), "resident"
-        work.solutions, work.answers, work.sigmoids = list(self.solutions), list(self.answers), self.sigmoids
+        work.solutions, work.answers, work.held_out = list(self.solutions), list(self.answers), list(self.held_out)
         return work.training(len(self.fold.train))
 
 
@@ -217,6 +219,9 @@ class Table:
             asked = self.merged.inverse[fold.ask]
             told = [np.empty((len(asked), len(work.goals))) for work in real]
             _solve_chains(real, asked, told)
+            for work, out in zip(real, told, strict=True):
+                if work.pairs:
+                    _add_outputs(work, asked, out)
             self.tally.chains += len(real[0].goals)
             self.tally.problems += sum(len(work.goals) for work in real)
         decisions = iter(told if real else [])
@@ -270,44 +275,83 @@ def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats]) 
 
 
 def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats]) -> None:
-    """Problem `k` of each training, from the solution of the one before; its decision values at `asked`."""
+    """Problem `k` of each training, from the solution of the one before; its decision values at `asked`.
+
+    Of a problem on a part of the rows only the bias is told: `_add_outputs` does the rest for all problems at once.
+    """
     source, before = works[0].source_of(k), None
     for work, out in zip(works, told, strict=True):
-        qp = work.program(k, source)
-        beta, score = _start(before, qp)
-        solution = work.solver(k).solve(qp, beta, work.control.monitor(k), score)
+        qp, solver = work.program(k, source), work.solver(k)
+        solution = _same_optimum(before, qp, solver.tol)
+        if solution is None:
+            solution = solver.solve(qp, *_start(before, qp, work.control.monitor(k)))
         work.finish(k, qp, solution)
         answer = work.answers[k]
-        out[:, k] = (_outputs(work, k, qp, solution, asked) + (answer.bias - solution.bias)) / answer.scale
+        if work.pairs:
+            outputs: Any = qp.source.offset(answer.coef)
+        else:
+            outputs = solution.decision[asked] - solution.bias
+        out[:, k] = (outputs + answer.bias) / answer.scale
         work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=NONE, score=NONE)
         work.answers[k] = dataclasses.replace(answer, coef=NONE)
         before = qp, solution
 
 
-def _start(before: tuple[SignedQP, Solution] | None, qp: SignedQP) -> tuple[Floats | None, Floats | None]:
-    """(variables, scores of `qp` there) of the solution before, if it has as many variables."""
+def _start(
+    before: tuple[SignedQP, Solution] | None, qp: SignedQP, monitor: Monitor
+) -> tuple[Floats | None, Monitor, Floats | None]:
+    """(variables, monitor, scores of `qp` there) of the solution before, if it has as many variables."""
     if before is None or before[0].m != qp.m:
-        return None, None
+        return None, monitor, None
     last, solution = before
-    return solution.beta, solution.score + (qp.p - last.p) + (last.ridge - qp.ridge) * solution.beta
+    return solution.beta, monitor, solution.score + (qp.p - last.p) + (last.ridge - qp.ridge) * solution.beta
 
 
-def _outputs(work: Work, k: int, qp: SignedQP, solution: Solution, asked: Floats) -> Floats:
-    """Values of f at the distinct rows `asked`: the solver's, or, where it saw a part of the rows, from K."""
-    if not work.pairs:
-        return solution.decision[asked]
+def _same_optimum(before: tuple[SignedQP, Solution] | None, qp: SignedQP, tol: float) -> Solution | None:
+    """The solution before, where wider boxes leave it what it is: no variable is at a bound that has moved.
+
+    Its KKT gap is the same number. The primal, a bound at any multipliers, is taken again at those that it has.
+    """
+    if before is None or not _is_wider(before[0], qp) or qp.unbounded.any():
+        return None
+    (last, solution), beta = before, before[1].beta
+    moved = ((beta == last.lo) & (last.lo != qp.lo)) | ((beta == last.hi) & (last.hi != qp.hi))
+    found, multipliers = solution.certificate, solution.multipliers
+    if moved.any() or not found.proves(tol):
+        return None
+    residual = solution.score + qp.ridge * beta - at_groups(qp, multipliers)
+    t = slope(qp, residual)
+    loss = float(residual @ t - 0.5 * (qp.ridge * t) @ t + multipliers @ np.array(qp.groups.sums))
+    primal, width = 0.5 * solution.norm2 + loss, last.hi - last.lo
+    wider = float(np.divide(qp.hi - qp.lo, width, out=np.ones(qp.m), where=width > 0).max(initial=1.0))
+    scale = max(abs(primal), abs(found.dual))
+    gap = None if found.relative_gap is None else (primal - found.dual) / scale if scale else 0.0
+    found = dataclasses.replace(found, primal=primal, relative_gap=gap, bar=wider * found.bar)
+    return dataclasses.replace(solution, certificate=found, n_iter=0)
+
+
+def _is_wider(last: SignedQP, qp: SignedQP) -> bool:
+    """Whether a program is the last one in boxes that contain its boxes."""
+    if last.m != qp.m or last.groups.sums != qp.groups.sums:
+        return False
+    same = np.array_equal(last.p, qp.p) and np.array_equal(last.ridge, qp.ridge)
+    return same and bool((qp.lo <= last.lo).all() and (qp.hi >= last.hi).all())
+
+
+def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
+    """Add to the biases of problems on parts of the rows what K says at the distinct rows `asked`."""
     source: Any = work.source
-    coef, outputs = work.coef[k], np.full(len(asked), solution.bias + qp.source.offset(work.coef[k][work.rows(k)]))
-    used = np.flatnonzero(coef)
+    scale = np.array([answer.scale for answer in work.answers])
+    used = np.flatnonzero((work.coef != 0).any(axis=0))
     step = min(CHUNK, source.capacity)
     for start in range(0, len(used), step):
-        matrix, rows = source.lookup(used[start : start + step])
-        outputs += coef[used[start : start + step]] @ matrix[np.ix_(rows, asked)]
-    return outputs
+        idx = used[start : start + step]
+        matrix, rows = source.lookup(idx)
+        told += matrix[rows][:, asked].T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
 
 
 def _slim(work: Work, fold: Fold, decisions: Floats) -> Found:
     """What cannot be made again at once."""
     coef = sparse.csr_matrix(work.coef)
     solutions, answers = tuple(work.solutions), tuple(work.answers)
-    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, work.sigmoids, decisions)
+    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions)

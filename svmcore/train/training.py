@@ -28,6 +28,7 @@ from svmcore.tasks import Answer, Task
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
 from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.doubt import Doubts, doubt
 from svmcore.train.plan import Plan, choose_plan
 from svmcore.train.recipe import Recipe
 
@@ -56,10 +57,13 @@ class Training:
         (k, n_sv) coefficients of those rows, split over identical ones in proportion to their weights.
     vector
         (n_sv,) which support vector of `model` each of those rows is a copy of.
-    sigmoids
-        (k, 2) Platt's A and B of each problem; (0, 2) if none were asked for.
+    held_out
+        Of each problem, if a recipe's seed asks for them: (decision values of its rows by models that have not seen
+        them, whether the row is of the positive class), which probabilities are fitted to.
     plan
         How K was served.
+    doubts
+        How far decision values may be from the exact optimum's; None of a model whose training is not known.
     """
 
     model: Model
@@ -69,8 +73,9 @@ class Training:
     support: Floats
     coef: Floats
     vector: Floats
-    sigmoids: Floats
+    held_out: tuple[tuple[Floats, Floats], ...]
     plan: Plan
+    doubts: Doubts | None = None
 
 
 @one_blas_thread()
@@ -161,7 +166,9 @@ class Work:
         self.coef = np.zeros((len(self.goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
         self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]
-        self.sigmoids = np.zeros((len(self.goals), 2))
+        self.held_out: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))] * len(self.goals)
+        self.doubts = np.full((len(self.goals), 3), np.inf)
+        self.centre = np.empty(0)
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
@@ -219,6 +226,7 @@ class Work:
         """K of the rows, in columns."""
         kernel = self.recipe.served
         points = kernel.prepare_gram(rows, self.dtype)
+        self.centre = points.centre
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
@@ -239,7 +247,9 @@ class Work:
 
     def _solve_one(self, k: int) -> None:
         qp = self.program(k, self.source_of(k))
-        self.finish(k, qp, self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k)))
+        solution = self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k))
+        self.finish(k, qp, solution)
+        self.doubts[k] = doubt(self.tasks[k], qp, solution)
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""
@@ -255,7 +265,7 @@ class Work:
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
-            self.sigmoids[k] = self._sigmoid(k, qp.source, rows)
+            self.held_out[k] = self._held_out(k, qp.source, rows, solution.beta)
 
     def solver(self, k: int) -> Solver:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
@@ -271,8 +281,8 @@ class Work:
             beta = np.where(np.abs(beta - bound) <= SAME * np.abs(bound), bound, beta)
         return beta
 
-    def _sigmoid(self, k: int, source: Source, rows: Floats) -> tuple[float, float]:
-        """Platt's A and B from five folds over the original rows of the problem."""
+    def _held_out(self, k: int, source: Source, rows: Floats, beta: Floats) -> tuple[Floats, Floats]:
+        """(held-out decision values, whether positive) from five folds over the original rows of the problem."""
         place = np.full(len(self.C), -1)
         place[rows] = np.arange(len(rows))
         inverse = place[self.distinct.merged.inverse]
@@ -280,24 +290,26 @@ class Work:
         inverse, weights = inverse[members], self.distinct.weights[members]
         rng = np.random.default_rng([self.recipe.seed or 0, k])
         y, C, solver = self.goals[k].y[rows], self.C[rows], self.solver(k)
-        decision = held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng)
-        return fit_sigmoid(decision, y[inverse] > 0)
+        return held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng, beta), y[inverse] > 0
 
     def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
-        rows = self.rows(k)
-        if self.pairs and isinstance(self.source, Source):
-            return self.source.take(rows)
-        if not isinstance(self.source, PairGrams):
-            return self.source
-        if "resident" in (self.plan, self._plan(len(rows), 1)):
+        rows, source = self.rows(k), self.source
+        if not self.pairs and isinstance(source, Source):
+            return source
+        if isinstance(source, ResidentGram):
+            return source.take(rows)
+        if isinstance(source, PairGrams) and "resident" in (self.plan, self._plan(len(rows), 1)):
             codes = self.goals[k].negative, self.goals[k].positive
             edges = (np.searchsorted(self.distinct.codes, (code, code + 1)).tolist() for code in codes)
             i, j = (slice(*ends) for ends in edges)
-            gram = self.source.pair(i, j)
+            gram = source.pair(i, j)
             if gram is not None:
                 return gram
-        return self._cached(self.source.source.take(rows))
+        return self._cached(source.source.take(rows))  # type: ignore[union-attr]
+
+    def _sigmoids(self) -> Floats | None:
+        return None if self.recipe.seed is None else np.array([fit_sigmoid(*each) for each in self.held_out])
 
     def training(self, n_rows: int) -> Training:
         """Keep the support vectors, and give every copy of a row its share; `n_rows` of a K that was given."""
@@ -313,15 +325,16 @@ class Work:
         coef = self.coef[:, used] / scale[:, None]
         support, parts, vector = self.copies.split(self.coef, scale, used)
         return Training(
-            model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name),
+            model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name, self._sigmoids()),
             targets=tuple(self.goals),
             solutions=tuple(self.solutions),
             answers=tuple(self.answers),
             support=support,
             coef=parts,
             vector=vector,
-            sigmoids=self.sigmoids if recipe.seed is not None else np.empty((0, 2)),
+            held_out=tuple(self.held_out) if recipe.seed is not None else (),
             plan=self.plan,
+            doubts=Doubts(recipe.served, self.centre, self.doubts, scale),
         )
 
 

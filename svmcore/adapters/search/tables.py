@@ -115,8 +115,9 @@ def _objection(estimator: Any, fit_params: dict[str, Any], watched: bool) -> str
         return "the kernel is a function, and may look at all rows that it is given"
     if machine._kernel_name == "precomputed" and steps is not None:
         return "the kernel matrix is made by the steps before"
-    if getattr(machine, "probability", False) is True and machine.random_state is None:
-        return "probability=True draws other folds for each fit: give random_state a number"
+    calibrated = getattr(machine, "probability", False) is True or getattr(machine, "calibration", None) is not None
+    if calibrated and machine.random_state is None:
+        return "probabilities draw other folds for each fit: give random_state a number"
     prefix = f"{estimator.steps[-1][0]}__" if type(estimator) is Pipeline else ""
     if fit_params.keys() - {f"{prefix}sample_weight"}:
         return "fit is given more than sample weights of the machine"

@@ -9,7 +9,7 @@ from flows.cli import main
 from pipeline import run
 from pipeline.config.load import load_experiment
 from pipeline.registry.aliases import current
-from pipeline.running.gate import judged
+from pipeline.registry.gate import judged
 from pipeline.storage.runs import open_store
 from svmcore.errors import InputError
 
