@@ -16,6 +16,7 @@ import numpy as np
 from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
+from pipeline.storage.cache import in_turn
 from pipeline.storage.leases import LeaseLost
 from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
@@ -179,6 +180,7 @@ def solve_chains(
     every: list[Ended] = []
     named = {fingerprint[:32]: name for fingerprint, name in (names or {}).items()}
     root = Path(chains[0][0].root)
+    chains = in_turn(root, chains)
     with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
         watch.done = done
         for found in _answers(chains, workers, source, watch):

@@ -21,7 +21,7 @@ from pipeline.compute.driver import (
     signals_kept,
     silence_dask,
 )
-from pipeline.compute.workers import DaskWorkers, InlineWorkers, Workers, check_versions
+from pipeline.compute.workers import ClusterLost, DaskWorkers, InlineWorkers, Workers, check_versions
 from pipeline.config.values import check_encrypted, check_factory, expand
 from pipeline.storage.private import cache_folder, private_folder
 from svmcore.errors import InputError, did_you_mean
@@ -74,14 +74,25 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
 
     Keys made for this cluster, in memory alone, encrypt it: another user of the host can reach its ports, and no more.
     """
-    from distributed import LocalCluster, Security
-
     environment = dict(os.environ)
-    folder = private_folder(cache_folder() / "workers")
     with (
         main_stays_here(),
-        LocalCluster(
-            n_workers=options.get("workers") or n_cores(),
+        _local_cluster(options.get("workers") or n_cores()) as cluster,
+        _client(cluster, "the local cluster") as client,
+    ):
+        restore_environment(environment)
+        if options.get("memory"):
+            _limit_memory(client, options["memory"])
+        yield client
+
+
+def _local_cluster(n_workers: int) -> Any:
+    """A started cluster; ClusterLost if a worker is killed as it starts."""
+    from distributed import LocalCluster, Security
+
+    try:
+        return LocalCluster(
+            n_workers=n_workers,
             threads_per_worker=1,
             processes=True,
             memory_limit=None,  # Dask would take a mapped K for a worker's own memory; see _limit_memory
@@ -89,14 +100,10 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
             dashboard_address=None,
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # its HTTP server starts even so, on 8787
             security=Security.temporary(),
-            local_directory=str(folder),  # Dask purges what killed processes left below it
-        ) as cluster,
-        _client(cluster, "the local cluster") as client,
-    ):
-        restore_environment(environment)
-        if options.get("memory"):
-            _limit_memory(client, options["memory"])
-        yield client
+            local_directory=str(private_folder(cache_folder() / "workers")),  # Dask purges what killed processes left
+        )
+    except RuntimeError as error:
+        raise ClusterLost(f"the local workers did not start ({error}); run the command again") from error
 
 
 def _limit_memory(client: Any, memory: int | str) -> None:

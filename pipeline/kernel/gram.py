@@ -26,7 +26,7 @@ from pipeline.compute.workers import VERSION, Workers
 from pipeline.config.quantities import size
 from pipeline.kernel.sample import SampleTask, differing_strips
 from pipeline.kernel.strips import StripTask, compute_strip, marker, partition, unmap
-from pipeline.storage.cache import claim
+from pipeline.storage.cache import claim, in_turn
 from pipeline.storage.files import remove_empty, rename, sha256_of_json, write_json
 from pipeline.storage.leases import owned_folder
 from svmcore.errors import InputError, MemoryLimit, SVMError
@@ -162,7 +162,7 @@ def compute_grams(
     tasks = _tasks(dataset, numeric, dtype, folders)
     reused = np.zeros(len(kernels), int)
     try:
-        for done, (_, intact) in enumerate(workers.map(compute_strip, tasks), start=1):
+        for done, (_, intact) in enumerate(workers.map(compute_strip, in_turn(Path(root), tasks)), start=1):
             reused += intact
             tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
         reused -= _repaired(tasks, workers)

@@ -8,21 +8,23 @@ What is in an entry is no concern of this file.
 
 import contextlib
 import os
+import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pipeline.storage.files import write_atomic
 from pipeline.storage.leases import LEASE_SECONDS, Lease, is_over, owned_name, storage_time, sweep
 
-__all__ = ["Elsewhere", "claim", "discard", "evict", "finished", "using"]
+__all__ = ["Elsewhere", "claim", "discard", "evict", "finished", "in_turn", "using"]
 
 KINDS = ("data", "gram", "problems")
 LEASES, EVICTED = ".leases", ".evicted"
 REMOVING = "removing-"
 WAIT_SECONDS = 0.02
+Item = TypeVar("Item")
 
 
 # ---- in use
@@ -98,6 +100,21 @@ def finished(root: Path, entry: str) -> None:
     for names in _used.get(root, ()):
         if names.mirror is not None:
             names.mirror.push(entry)
+
+
+def in_turn(root: Path, items: Sequence[Item]) -> list[Item]:
+    """Work in the given order; where others use the same cache, from some place on, so that all seldom do the same.
+
+    What others have finished by the time that it is come to is found.
+    """
+    own = {names.path.name for names in _used.get(root, ())}
+    leases = [path for path in (root / LEASES).glob("[!.]*") if path.name not in own and REMOVING not in path.name]
+    now = storage_time(root / LEASES) if leases and items else 0.0
+    start = 0
+    with contextlib.suppress(FileNotFoundError):
+        if not all(is_over(path, now) for path in leases) and items:
+            start = secrets.randbelow(len(items))
+    return [*items[start:], *items[:start]]
 
 
 def _named(root: Path, prefix: str) -> set[str]:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import ClusterLost
 from pipeline.config.load import load_experiment
 from pipeline.running import session as sessions
@@ -68,3 +69,15 @@ def test_remote__one_that_does_not_come_back_is_lost(address, tmp_path, monkeypa
         for sentence in ("run the command again", "did not come back"):
             with pytest.raises(ClusterLost, match=sentence):
                 dict(session.workers.map(abs, [-1, -2]))
+
+
+def test_local__workers_that_are_killed_as_they_start_are_started_again(monkeypatch):
+    """Dask says "Nanny failed to start", which is no fault of the input or the code."""
+
+    def fails(**options):
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", fails)
+    with pytest.raises(ClusterLost, match="did not start") as lost, open_workers({"kind": "local", "workers": 1}):
+        pass
+    assert worth_another_try(lost.value)
