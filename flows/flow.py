@@ -12,10 +12,10 @@ from typing import Any
 from prefect import flow
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import flow_run
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Failed
 
 from flows.server import end_with_service
-from flows.witness import Witness, described
+from flows.witness import Witness, described, refusal
 from pipeline.config.load import load_experiment
 from pipeline.config.redact import check_parameters
 from pipeline.running.run import execute
@@ -26,7 +26,7 @@ __all__ = ["marginflow"]
 
 @flow(name="marginflow", persist_result=False, validate_parameters=False)
 def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> Any:
-    """Train what a config declares and publish it; returns the metrics."""
+    """Train what a config declares and publish it; returns the metrics, or a failed state where its gate says no."""
     return _train(config, overrides, store)
 
 
@@ -45,7 +45,7 @@ def _train(config: Any, overrides: Any, store: str | None) -> Any:
     except Exception as error:  # nobody else tells it in one line
         sys.stderr.write(f"marginflow: {config}: {described(error)[1]}\n")
         raise
-    return record
+    return Failed(message=refusal(record)) if refusal(record) else record
 
 
 class _NoFailures(logging.Filter):

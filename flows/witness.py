@@ -19,7 +19,7 @@ from typing import Any
 from flows.server import start_seconds, user_server
 from svmcore.errors import SVMError
 
-__all__ = ["CLOSE_SECONDS", "Witness", "described"]
+__all__ = ["CLOSE_SECONDS", "Witness", "described", "refusal"]
 
 CLOSE_SECONDS = 5.0  # for what Prefect has not been told when the run ends
 SLACK_SECONDS = 4.0  # for a request that is under way, and the end of the server
@@ -43,6 +43,7 @@ class Witness:
         self.heard = self.lost = self.done = False
         self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.artifacts: list[dict[str, Any]] = []
+        self.refused = ""
         self.process: subprocess.Popen[bytes] | None = None
         try:
             self.process = _scribe()
@@ -69,9 +70,10 @@ class Witness:
     def published(self, record: dict[str, Any]) -> None:
         """Remember what Prefect's pages show of a published run."""
         self.artifacts = _artifacts(record)
+        self.refused = refusal(record)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        state, message = described(error)
+        state, message = ("failed", self.refused) if self.refused and error is None else described(error)
         self.lines.put({"event": "end", "state": state, "message": message, "artifacts": self.artifacts})
         self.lines.put(None)
         if self.process is None:
@@ -144,6 +146,14 @@ def described(error: BaseException | None) -> tuple[str, str]:
     if not isinstance(error, Exception):
         return "cancelled", "stopped by a signal; what is finished is kept"
     return "failed", f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def refusal(record: dict[str, Any]) -> str:
+    """Why a published run was not promoted; "" if nothing spoke against it."""
+    from pipeline.registry.gate import described as why_not
+
+    gate = record.get("gate")
+    return f"not promoted: {why_not(gate)}" if gate and not gate["passed"] else ""
 
 
 # --- what Prefect's pages show of a run -----------------------------------------------------------------------------

@@ -1,8 +1,12 @@
 """Data, kernel blocks, batches and storage of SVM experiments: Dask, zarr and pydantic around `svmcore`."""
 
+import sys
 from typing import Any
 
 __all__ = ["load_model", "run"]
+
+if sys.platform == "win32":
+    raise ImportError("Windows itself is not supported; use marginflow in WSL 2, on Linux or on macOS")
 
 
 def __getattr__(name: str) -> Any:

@@ -66,3 +66,22 @@ def noise_npz(tmp_path_factory):
     path = tmp_path_factory.mktemp("noise") / "noise.npz"
     np.savez(path, X=rng.normal(size=(1000, 10)), y=rng.integers(0, 2, 1000))
     return path
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """URL of a bucket; the environment is what a user of a server of their own sets."""
+    server_module = pytest.importorskip("moto.server")
+    server = server_module.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "lab")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "never-in-a-file")
+        patch.setenv("AWS_REGION", "us-east-1")
+        import boto3
+
+        boto3.client("s3").create_bucket(Bucket="lab")
+        yield "s3://lab"
+    server.stop()

@@ -71,7 +71,7 @@ def test_adding__the_file_is_clean(page, tmp_path):
 PAGES = [
     os.path.relpath(path, ROOT / "docs")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if "```python" in path.read_text() and not path.name.startswith("adding_")
+    if "```python" in path.read_text() and not path.name.startswith(("adding_", "tutorial"))
 ]
 
 
@@ -80,6 +80,37 @@ def test_page__its_python_runs(page, tmp_path):
     """As it stands, in an empty folder: the blocks of a page follow each other."""
     ran = run(["-c", "\n".join(code_blocks(page))], tmp_path, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_tutorial__its_commands_work_in_their_order(tmp_path):
+    """From an empty folder; blocks that are marked `text` are for a terminal that stays open."""
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    blocks = re.findall(r"^```(python|bash)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 10
+    env = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "marginflow").write_text(f'#!/bin/sh\nexec {sys.executable} -m flows.cli "$@"\n')
+    (tmp_path / "marginflow").chmod(0o755)
+    env["PATH"] = os.pathsep.join([str(tmp_path), env["PATH"]])
+    for language, block in blocks:
+        command = [sys.executable, "-c", block] if language == "python" else ["sh", "-ec", block]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, block + done.stderr
+
+
+def test_commands__page_is_what_the_program_says_of_itself(tmp_path):
+    told = run(["-m", "typer", "flows.cli", "utils", "docs", "--name", "marginflow"], tmp_path, cwd=tmp_path)
+    assert (ROOT / "docs" / "reference" / "cli.md").read_text().strip() == told.stdout.strip(), (
+        "write it again: python -m typer flows.cli utils docs --name marginflow > docs/reference/cli.md"
+    )
+
+
+def test_site__has_every_page():
+    nav = (ROOT / "mkdocs.yml").read_text()
+    missing = [
+        page for page in sorted((ROOT / "docs").rglob("*.md")) if str(page.relative_to(ROOT / "docs")) not in nav
+    ]
+    assert missing == []
 
 
 def test_readme__its_configs_load():

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["plan_text", "put", "runs_table", "summary", "tell", "verdict"]
+__all__ = ["aliases_text", "comparison", "plan_text", "pruned", "put", "runs_table", "summary", "tell", "verdict"]
 
 
 def put(record: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
@@ -67,12 +67,51 @@ def runs_table(listing: dict[str, Any]) -> str:
     found = listing["runs"]
     if not found:
         return "no runs"
-    lines = [f"{'accuracy':>8}  {'status':<10} {'gap':>8} {'seconds':>8}  run"]
+    lines = [f"{'published (UTC)':<16} {'accuracy':>8}  {'status':<10} {'gate':<6} {'gap':>8} {'seconds':>8}  run"]
     for entry in found:
         accuracy, gap = number(entry.get("accuracy"), ".4f"), number(entry.get("relative_gap"), ".1e")
-        total = number(entry.get("seconds", {}).get("total"), ".1f")
-        lines.append(f"{accuracy:>8}  {entry.get('status') or '':<10} {gap:>8} {total:>8}  {entry['run']}")
+        total, date = number(entry.get("seconds", {}).get("total"), ".1f"), entry["date"][:16].replace("T", " ")
+        passed = {None: "", True: "passed", False: "FAILED"}[(entry.get("gate") or {}).get("passed")]
+        status = entry.get("status") or ""
+        lines.append(f"{date:<16} {accuracy:>8}  {status:<10} {passed:<6} {gap:>8} {total:>8}  {entry['run']}")
+        if entry["params"]:
+            lines.append(" " * 17 + ", ".join(f"{key} {value}" for key, value in entry["params"].items()))
     return "\n".join(lines)
+
+
+def comparison(found: dict[str, Any]) -> str:
+    """Two runs side by side, a value a line; of configs and data what differs."""
+    lines = [f"{'':<28} {'a':>16} {'b':>16}", f"a: {found['a']}", f"b: {found['b']}"]
+    for part in ("config", "data", "scores", "certificate", "seconds"):
+        lines += [part, *(_pair(key, values) for key, values in found[part].items())]
+    for entry in found["per_class"]:
+        lines += [f"class {entry['label']}", *(_pair(key, entry[key]) for key in entry if key != "label")]
+    test = found["mcnemar"]
+    if test is None:
+        return "\n".join([*lines, "not tested on the same rows: McNemar's test has nothing to say"])
+    alone = f"rows that one alone has right: a {test['only_a']:,}, b {test['only_b']:,}"
+    return "\n".join([*lines, f"McNemar's exact test: p = {test['p_value']:.3g} ({alone})"])
+
+
+def _pair(key: str, values: list[Any]) -> str:
+    shown = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in values)
+    return f"  {key:<26} " + " ".join(f"{text:>16}" for text in shown)
+
+
+def pruned(found: dict[str, Any]) -> str:
+    """What was removed, or would be."""
+    if not found["removed"]:
+        return "nothing to remove"
+    return "\n".join([*found["removed"], f"{len(found['removed'])} runs {'would be ' * found['dry_run']}removed"])
+
+
+def aliases_text(listing: dict[str, Any]) -> str:
+    """Aliases with their logs."""
+    lines = []
+    for entry in listing["aliases"]:
+        lines.append(f"{entry['alias']}: {entry['run']}")
+        lines += [f"    {m['at']}  {m['run']}  {m['who']}  {m['why']}".rstrip() for m in entry["log"]]
+    return "\n".join(lines) or "no aliases"
 
 
 def plan_text(record: dict[str, Any]) -> str:

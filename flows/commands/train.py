@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.app import STARTED, Config, Json, Set, StoreUrl, app
+from flows.commands.app import NOT_PROMOTED, STARTED, Config, Json, Set, StoreUrl, app
 from flows.commands.printed import plan_text, put, summary, tell
 
 __all__ = ["plan", "run", "schedule", "warm"]
@@ -17,27 +17,37 @@ def run(
     store: StoreUrl = None,
     json_: Json = False,
     no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run the stages plainly.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all, say what it costs, train nothing.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 3 unless all is certified within its limits.")] = False,
 ) -> None:
-    """Train all that the config declares, and publish it with its certificates."""
+    """Train all that the config declares, and publish it with its certificates; exit 3 if its gate says no."""
     from flows.console import progress_display
     from flows.witness import Witness
     from pipeline.config.load import load_experiment
     from pipeline.config.redact import redacted_override, redacted_text
+    from pipeline.registry.gate import described
     from pipeline.running.clock import Clock
+    from pipeline.running.plan import plan_of
     from pipeline.running.run import execute
     from pipeline.running.session import check_inputs
 
     exp = load_experiment(config, set_)
+    if dry_run:
+        put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)
+        return
     opened, clock = check_inputs(exp, store), Clock(STARTED)
     with progress_display(exp.tol) as progress:
         if no_prefect:
-            record = execute(exp, opened, progress, clock=clock)
+            record = execute(exp, opened, progress, clock=clock, strict=strict)
         else:
             shown = {"config": config, "overrides": [redacted_override(text) for text in set_]}
             with Witness(shown | {"store": store and redacted_text(store)}) as witness:
-                record = execute(exp, opened, progress, witness.tell, clock)
+                record = execute(exp, opened, progress, witness.tell, clock, strict)
                 witness.published(record)
     put(record, json_, summary)
+    if record["gate"] and not record["gate"]["passed"]:
+        tell(f"not promoted: {described(record['gate'])}")
+        raise typer.Exit(NOT_PROMOTED)
 
 
 @app.command()
@@ -50,11 +60,12 @@ def plan(
     """Bytes and seconds, before any work."""
     from pipeline.config.load import load_experiment
     from pipeline.model.parts import check_own_config
+    from pipeline.running.clock import Clock
     from pipeline.running.plan import plan_of
 
     if not trust:
         check_own_config(config)
-    put(plan_of(load_experiment(config, set_)), json_, plan_text)
+    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED)), json_, plan_text)
 
 
 @app.command()

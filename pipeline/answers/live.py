@@ -6,6 +6,7 @@ Files, because they cross threads, processes and hosts alike and cost a solver n
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class Watch:
         self.folder, self.names, self.total, self.progress = folder, names, total, progress
         self.done = 0
         self.ended = threading.Event()
+        self.seen = time.monotonic()  # when a problem last told anything
 
     def finished(self, fingerprint: str, kkt_gap: float | None, status: str) -> None:
         """Tell that a problem has ended."""
@@ -56,6 +58,7 @@ class Watch:
         self._tell(fingerprint[:32], kkt_gap, status)
 
     def _tell(self, name: str, kkt_gap: float | None, status: str) -> None:
+        self.seen = time.monotonic()
         if self.progress is not None:
             label = self.names.get(name, name[:8])
             self.progress("solve", self.done, self.total, label=label, kkt_gap=kkt_gap, status=status)

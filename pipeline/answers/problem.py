@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,14 @@ __all__ = [
     "bounds",
     "fold_codes",
     "held_out_counts",
+    "labels_of",
     "problem_of",
     "resident_gram",
     "target_of",
     "training_counts",
 ]
 
-FORMAT = 3
+FORMAT = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +85,8 @@ class ProblemTask:
     @property
     def identity(self) -> dict[str, Any]:
         """What the answer depends on: everything but paths, and a time limit, which no finished answer met."""
-        facts = {k: v for k, v in dataclasses.asdict(self).items() if k not in ("root", "dataset", "gram")}
+        names = (field.name for field in dataclasses.fields(self))
+        facts = {name: getattr(self, name) for name in names if name not in ("root", "dataset", "gram")}
         return facts | {"solver": {k: v for k, v in self.solver.items() if k != "time_limit"}}
 
     @functools.cached_property
@@ -144,7 +147,7 @@ def target_of(task: ProblemTask) -> Target:
 
 
 @functools.lru_cache(maxsize=1)
-def _targets(path: str, multiclass: str) -> list[Target]:
+def _targets(path: str, multiclass: str) -> Sequence[Target]:
     codes, _ = labels_of(path)
     return targets(codes, len(_dataset(path).classes), multiclass)
 

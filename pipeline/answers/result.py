@@ -1,7 +1,9 @@
 """Answers on storage: what a solved problem leaves under `ROOT/problems/FINGERPRINT`, whole or not at all.
 
 An answer holds the support vectors' signed coefficients, the certificate, and what the next problem of a chain starts
-from. Finished answers are found again, and other machines may get them.
+from. Finished answers are found again, and other machines may get them. One that a time limit cut short has a place of
+its own, for runs with that limit alone; one that was stopped is not kept. So neither ever stands where a finished one
+was, or is taken for one.
 """
 
 import contextlib
@@ -11,15 +13,19 @@ import io
 import json
 import math
 import os
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask, held_out_counts, target_of, training_counts
-from pipeline.storage.base import Store
+from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
+from pipeline.storage.cache import finished
 from pipeline.storage.files import write_atomic
+from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
 from svmcore.certificate import Certificate
+from svmcore.errors import InputError
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
@@ -30,13 +36,16 @@ __all__ = [
     "finite",
     "part_of",
     "read_answer",
+    "read_answers",
     "read_result",
+    "scratch",
+    "seems_answered",
     "share",
     "store_result",
     "stored_decision",
 ]
 
-FINISHED = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE)
+FINISHED = frozenset(s.value for s in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.INFEASIBLE))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,12 +74,15 @@ class ProblemResult:
     reused: bool = False
 
 
+KIND = "answer"
+SMALL = 8 << 20  # bytes
+NPZ = "arrays.npz"
 ARRAYS = ("support", "beta", "residual")
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
 def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> ProblemResult:
-    """Keep an answer; of a fold's decision values, those of the rows it holds out."""
+    """Keep an answer unless it was stopped; of a fold's decision values, those of the rows it holds out."""
     counts = training_counts(task)
     beta = np.asarray(solution.beta, np.float64)
     support = np.flatnonzero(beta)
@@ -93,11 +105,21 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         decision = decision[held_out_counts(task.dataset, task.fold) > 0]
     residual = solution.score + qp.ridge * beta
     arrays = {"support": support, "beta": beta[support], "residual": residual, "decision": decision}
-    data = _npz(arrays)
-    write_atomic(task.folder / "arrays.npz", data, durable=False)  # its sha256 tells, and it is solved again
-    record |= {"sha256": hashlib.sha256(data).hexdigest(), "task": dataclasses.asdict(task)}
-    write_atomic(task.folder / "result.json", json.dumps(record).encode(), durable=False)
+    if solution.status is not Status.STOPPED:
+        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(arrays))
     return _result(task.fingerprint, record, arrays)
+
+
+def _place(task: ProblemTask, status: str) -> Path:
+    """Folder of a finished answer, or of one that the task's time limit cut short."""
+    return task.folder if status in FINISHED else task.folder / f"limit-{task.solver['time_limit']:g}"
+
+
+def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
+    """Not flushed: the sha256 tells what a power cut took, and it is solved again."""
+    write_atomic(folder / NPZ, data, durable=False)
+    manifest = new_manifest(KIND, FORMAT, record, {NPZ: hashlib.sha256(data).hexdigest()})
+    write_atomic(folder / MANIFEST, json.dumps(manifest).encode(), durable=False)
 
 
 def _slack(task: ProblemTask, decision: Floats, counts: Floats) -> float:
@@ -126,16 +148,16 @@ def _npz(arrays: dict[str, Any]) -> bytes:
 # --- reading --------------------------------------------------------------------------------------------------------
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
-    values = {name: record[name] for name in names} | {name: arrays[name] for name in ARRAYS}
+    values = {name: record[name] for name in names} | {name: arrays.get(name) for name in ARRAYS}
     return ProblemResult(fingerprint, reused=reused, **values)
 
 
 def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:
-    """Return the finished answer of a task, or None if there is none, it was stopped early, or its bytes differ."""
+    """Return the finished answer of a task, or None if there is none or its bytes differ."""
     fingerprint = fingerprint or task.fingerprint
     folder = Path(task.root) / "problems" / fingerprint[:32]
     record, data = _read(folder)
-    if record is None or record["status"] not in [status.value for status in FINISHED]:
+    if record is None:
         return None
     with contextlib.suppress(OSError):
         os.utime(folder)  # the cache evicts the oldest
@@ -143,28 +165,62 @@ def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemRes
         return _result(fingerprint, record, {name: arrays[name] for name in ARRAYS}, reused=True)
 
 
+def seems_answered(task: ProblemTask) -> bool:
+    """Whether an answer lies where a finished one would; its bytes are not looked at."""
+    return (task.folder / MANIFEST).is_file()
+
+
 def read_result(task: ProblemTask) -> ProblemResult:
-    """Return the answer of a task that was solved, finished or stopped early."""
+    """Return the answer of a task that was solved: finished, or cut short by the task's own time limit."""
     return read_answer(task)[0]
 
 
-def read_answer(task: ProblemTask) -> tuple[ProblemResult, Any]:
-    """As `read_result`, with the decision values: see `stored_decision`."""
+def read_answer(task: ProblemTask, names: Sequence[str] = ARRAYS) -> tuple[ProblemResult, Any]:
+    """As `read_result`, with the decision values: see `stored_decision`; arrays that are not named are None."""
     record, data = _read(task.folder)
+    if record is None and task.solver.get("time_limit") is not None:
+        record, data = _read(_place(task, Status.TIME_LIMIT), whole=False)
     if record is None:
         raise FileNotFoundError(f"no answer under {task.folder}")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        values = {name: arrays[name] for name in (*ARRAYS, "decision")}
+        values = {name: arrays[name] for name in (*names, "decision")}
     return _result(task.fingerprint, record, values), values["decision"]
 
 
-def _read(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
+def read_answers(tasks: Sequence[ProblemTask]) -> tuple[list[ProblemResult], Any]:
+    """Answers of several tasks on the same rows, without residuals, and their decision values (m, k).
+
+    These are classes times rows, so they are kept in a file of the cache, which ends with them; one answer is in memory
+    at a time.
+    """
+    results, columns = [], None
+    for k, task in enumerate(tasks):
+        result, decision = read_answer(task, ("support", "beta"))
+        if columns is None:
+            columns = scratch(Path(task.root), (len(tasks), len(decision)))
+        columns[k] = decision
+        results.append(result)
+    assert columns is not None
+    return results, columns.T
+
+
+def scratch(folder: Path, shape: tuple[int, ...]) -> Any:
+    """Room for float64 in a nameless file on the file system of `folder`; small ones are in memory."""
+    if math.prod(shape) * 8 <= SMALL:
+        return np.empty(shape)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, np.float64, "w+", shape=shape)
+
+
+def _read(folder: Path, whole: bool = True) -> tuple[dict[str, Any] | None, bytes]:
+    """Record and arrays of an answer, finished (`whole`) or cut short; (None, empty) if there is no sound one."""
     try:
-        record = json.loads((folder / "result.json").read_bytes())
-        data = (folder / "arrays.npz").read_bytes()
-    except (FileNotFoundError, ValueError):
+        record = read_manifest(folder, KIND, FORMAT)
+        data = (folder / NPZ).read_bytes()
+    except (FileNotFoundError, InputError):
         return None, b""
-    return (record, data) if hashlib.sha256(data).hexdigest() == record.get("sha256") else (None, b"")
+    sound = hashlib.sha256(data).hexdigest() == record["parts"][NPZ]
+    return (record, data) if sound and (record["status"] in FINISHED) == whole else (None, b"")
 
 
 def stored_decision(task: ProblemTask) -> Any:
@@ -178,7 +234,7 @@ def part_of(fingerprint: str) -> str:
     return f"problems/{fingerprint[:32]}"
 
 
-def share(mirror: Store | None, found: Any) -> None:
+def share(root: Path, found: Any) -> None:
     """Let other machines find an answer (with `fingerprint`, `status`, `reused`), if it is new and final."""
-    if mirror is not None and not found.reused and found.status in [status.value for status in FINISHED]:
-        mirror.push(part_of(found.fingerprint))
+    if not found.reused and found.status in FINISHED:
+        finished(root, part_of(found.fingerprint))

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.answers.live import Line, watching
+from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
-from pipeline.storage.base import Store
+from pipeline.storage.leases import LeaseLost
 from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
@@ -27,6 +27,7 @@ from svmcore.sources import Source
 
 __all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem", "start_of"]
 
+MANY, SHARES = 16, 16  # chains in one Dask task at most, and tasks that each worker has left after any of them
 QUIET_SECONDS = 0.5  # a problem that takes less needs no progress of its own
 
 
@@ -69,7 +70,7 @@ def solve_problem(
     qp = problem_of(task, source if source is not None else resident_gram(task))
     beta, score = start_of(before, qp)
     solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
-    return store_result(task, qp, solution)
+    return find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
 
 
 def start_of(before: ProblemResult | None, qp: SignedQP) -> tuple[Floats | None, Floats | None]:
@@ -107,6 +108,34 @@ def solve_chain(chain: Sequence[ProblemTask], live: str | None = None, source: S
     return ended
 
 
+def _solve_some(chains: Sequence[Sequence[ProblemTask]], live: str) -> list[list[Ended]]:
+    """Solve the chains of one Dask task; where one was stopped, no other is begun."""
+    every: list[list[Ended]] = []
+    for chain in chains:
+        every.append(solve_chain(chain, live))
+        if every[-1][-1].status == Status.STOPPED:
+            break
+    return every
+
+
+def _shared_out(chains: Sequence[Sequence[ProblemTask]], n: int) -> list[Sequence[Sequence[ProblemTask]]]:
+    """Chains in tasks for `n` workers: several in one while there are very many, a millisecond of the scheduler each.
+
+    Tasks get smaller towards the end, so that all workers end together.
+
+    >>> sizes = [len(task) for task in _shared_out([()] * 100, 2)]
+    >>> sizes[:5], sizes[-1], sum(sizes)
+    ([3, 3, 2, 2, 2], 1, 100)
+    """
+    tasks: list[Sequence[Sequence[ProblemTask]]] = []
+    start = 0
+    while start < len(chains):
+        size = max(1, min(MANY, (len(chains) - start) // (SHARES * n)))
+        tasks.append(chains[start : start + size])
+        start += size
+    return tasks
+
+
 # --- many chains ----------------------------------------------------------------------------------------------------
 def solve_chains(
     chains: Sequence[Sequence[ProblemTask]],
@@ -116,7 +145,6 @@ def solve_chains(
     done: int = 0,
     total: int | None = None,
     names: dict[str, str] | None = None,
-    mirror: Store | None = None,
 ) -> list[Ended]:
     """Solve all chains: on Dask workers if given, else on threads of this process (the solvers hold no lock).
 
@@ -128,29 +156,37 @@ def solve_chains(
         Problems that were finished before, and of all, for progress reports.
     names
         What progress reports call a problem, by its fingerprint.
-    mirror
-        Store elsewhere that gets the answers.
+
+    Raises
+    ------
+    LeaseLost
+        If problems stopped though nobody here told them to: others removed the folder whose end is the stop.
     """
     if not chains:
         return []
     every: list[Ended] = []
     named = {fingerprint[:32]: name for fingerprint, name in (names or {}).items()}
-    with watching(Path(chains[0][0].root) / "live", named, total or sum(map(len, chains)), progress) as watch:
+    root = Path(chains[0][0].root)
+    with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
         watch.done = done
-        for found in _answers(chains, workers, source, str(watch.folder)):
+        for found in _answers(chains, workers, source, watch):
             every += found
             for one in found:
-                share(mirror, one)
+                share(root, one)
                 watch.finished(one.fingerprint, one.kkt_gap, one.status)
+            if found[-1].status == Status.STOPPED:
+                raise LeaseLost(f"problems were stopped, as if {watch.folder} had been removed; run the command again")
     return every
 
 
 def _answers(
-    chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, live: str
+    chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, watch: Watch
 ) -> Iterator[list[Ended]]:
+    live = str(watch.folder)
     if workers is not None and source is None:
-        for _, ended in workers.map(functools.partial(solve_chain, live=live), list(chains)):
-            yield ended
+        solve = functools.partial(_solve_some, live=live)
+        for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):
+            yield from some
         return
     threads = 1 if source is not None else min(len(chains), n_threads())
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:

@@ -25,6 +25,7 @@ from pipeline.compute.workers import DaskWorkers, InlineWorkers, Workers, check_
 from pipeline.config.values import check_encrypted, check_factory, expand
 from pipeline.storage.private import cache_folder, private_folder
 from svmcore.errors import InputError, did_you_mean
+from svmcore.runtime.threads import n_cores
 
 __all__ = ["open_workers"]
 
@@ -80,7 +81,7 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
     with (
         main_stays_here(),
         LocalCluster(
-            n_workers=options.get("workers") or len(os.sched_getaffinity(0)),
+            n_workers=options.get("workers") or n_cores(),
             threads_per_worker=1,
             processes=True,
             memory_limit=None,  # Dask would take a mapped K for a worker's own memory; see _limit_memory
@@ -112,12 +113,13 @@ def _limit_memory(client: Any, memory: int | str) -> None:
             self.limit_bytes = limit_bytes
 
         def setup(self, worker: Any) -> None:
-            """Lower the soft limit of the worker's process."""
-            import resource
+            """Lower the soft limit of the worker's process, where the system has one."""
+            with contextlib.suppress(ImportError, OSError, ValueError):
+                import resource
 
-            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-            limit = self.limit_bytes if hard == resource.RLIM_INFINITY else min(self.limit_bytes, hard)
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+                hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+                limit = self.limit_bytes if hard == resource.RLIM_INFINITY else min(self.limit_bytes, hard)
+                resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
     client.register_plugin(Limit(parse_bytes(memory)))
 

@@ -15,14 +15,32 @@ from typing import Any, NamedTuple, TypeVar
 from svmcore.errors import InputError, MemoryLimit, SVMError
 from svmcore.runtime.threads import one_blas_thread
 
-__all__ = ["LOST_SECONDS", "VERSION", "ClusterLost", "DaskWorkers", "InlineWorkers", "Workers", "check_versions"]
+__all__ = [
+    "LOST_SECONDS",
+    "VERSION",
+    "ClusterLost",
+    "DaskWorkers",
+    "InlineWorkers",
+    "Sign",
+    "Workers",
+    "check_versions",
+    "never",
+]
 
+Sign = Callable[[], float]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 LOST_SECONDS = 60.0  # no worker at all for this long ends the work
+COPY_SECONDS = 60.0  # no result and no progress for this long: what is in flight is given to others too
+HANG_SECONDS = 900.0  # and for this long: it hangs
 POLL_SECONDS = 5.0  # how often it is asked whether a worker is left; a result is seen at once
 VERSION = importlib.metadata.version("marginflow")
+
+
+def never() -> float:
+    """Tasks that are not seen before they end."""
+    return 0.0
 
 
 class ClusterLost(RuntimeError):
@@ -37,12 +55,23 @@ class Workers(ABC):
 
     @abstractmethod
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2
+        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, fn(items[index])) as they complete, with a bounded number in flight.
 
         An SVMError raised by `fn` comes back as it is and is not tried again; anything else is, `retries`
-        times. A lost worker's tasks run again elsewhere.
+        times. A lost worker's tasks run again elsewhere. Where nothing comes back for long, though workers live, each
+        task in flight gets one copy on another worker, and the first of the two counts.
+
+        Parameters
+        ----------
+        sign
+            When (`time.monotonic`) the tasks were last seen at work, if that can be told before they end.
+
+        Raises
+        ------
+        ClusterLost
+            Nobody is left to do the tasks, or they and their copies hang.
         """
 
 
@@ -52,7 +81,7 @@ class InlineWorkers(Workers):
     n = 1
 
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2
+        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) in order."""
         for index, item in enumerate(items):
@@ -66,56 +95,117 @@ class DaskWorkers(Workers):
 
     def __init__(self, client: Any) -> None:
         self.client = client
+        self._seen = time.monotonic()
         self._count()
 
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2
+        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) as they complete; what is in flight is cancelled when the caller stops."""
-        task = functools.partial(_run_task, VERSION, fn)
+        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries)
         waiting = enumerate(items)
-        flight: dict[Any, int] = {}
         self._count()
         try:
             while True:
                 # four a worker: the client sends batches every 10 ms, and no worker may wait for the next
-                while len(flight) < 4 * self.n and (entry := next(waiting, None)) is not None:
-                    flight[self.client.submit(task, entry[1], retries=retries, pure=False)] = entry[0]
-                if not flight:
+                while len(flight.items) < 4 * self.n and (entry := next(waiting, None)) is not None:
+                    flight.start(*entry)
+                if not flight.items:
                     return
-                for future in self._completed(list(flight)):
-                    yield flight.pop(future), _result(future)
+                started = time.monotonic()
+                done = self._completed(list(flight.futures))
+                flight.waited += min(time.monotonic() - started, 2 * POLL_SECONDS)  # this process may have slept
+                for future in done:
+                    yield from flight.landed(future)
+                flight.look_after(sign())
         finally:
-            if flight and self.client.status == "running":
-                self.client.cancel(list(flight))
+            flight.cancel()
 
     def _count(self) -> int:
         """Count the workers' threads, 0 if there is nobody: those of a batch system come and go."""
         found = 0
         with contextlib.suppress(OSError):  # the connection is lost, or is being made again
             found = sum(self.client.nthreads().values())
-        self.n, self._counted = max(1, found), time.monotonic()
+        now = time.monotonic()
+        self.n, self._counted = max(1, found), now
+        self._seen = now if found else self._seen
         return found
 
     def _completed(self, futures: list[Any]) -> list[Any]:
-        """Wait until at least one is done; ClusterLost when nobody is left to do them."""
+        """Those that are done, after `POLL_SECONDS` at the latest; ClusterLost when nobody is left to do them."""
         from distributed import wait
         from distributed.client import FuturesCancelledError
 
-        seen = time.monotonic()
-        if seen - self._counted > POLL_SECONDS:
+        if time.monotonic() - self._counted > POLL_SECONDS:
             self._count()
-        while True:
-            try:
-                return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
-            except FuturesCancelledError as error:
-                raise ClusterLost("the connection to the cluster was lost; run the command again") from error
-            except TimeoutError:
-                pass
-            if self.client.status == "running" and self._count():
-                seen = time.monotonic()
-            elif time.monotonic() - seen > LOST_SECONDS:
-                raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again")
+        try:
+            return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
+        except FuturesCancelledError as error:
+            raise ClusterLost("the connection to the cluster was lost; run the command again") from error
+        except TimeoutError:
+            pass
+        if (self.client.status != "running" or not self._count()) and time.monotonic() - self._seen > LOST_SECONDS:
+            raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again")
+        return []
+
+
+class _Flight:
+    """Tasks under way on a client: `items` by their index, and one or two `futures` of each.
+
+    What was given up is refused: its future is dropped and cancelled, so a result that comes late goes to nobody.
+    """
+
+    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int) -> None:
+        self.client, self.task, self.retries = client, task, retries
+        self.items: dict[int, Any] = {}
+        self.futures: dict[Any, int] = {}
+        self.copied: set[int] = set()
+        self.waited = 0.0  # seconds since something landed
+
+    def start(self, index: int, item: Any, **where: Any) -> None:
+        """Submit a task, or a copy of it."""
+        self.items[index] = item
+        try:
+            future = self.client.submit(self.task, item, retries=self.retries, pure=False, **where)
+        except RuntimeError as error:  # a client that is closed
+            raise ClusterLost("the connection to the cluster was lost; run the command again") from error
+        self.futures[future] = index
+
+    def landed(self, future: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the result of what is done; of two copies the first counts, and an error only if it is both's."""
+        index = self.futures.pop(future, None)
+        if index is None:
+            return
+        twins = [other for other, of in self.futures.items() if of == index]
+        if twins and future.status == "error":
+            return
+        for twin in twins:
+            del self.futures[twin]
+        if twins and self.client.status == "running":
+            self.client.cancel(twins)
+        del self.items[index]
+        self.waited = 0.0
+        yield index, _result(future)
+
+    def look_after(self, sign: float) -> None:
+        """Copy what seems to hang to other workers, once; ClusterLost when the copies do too."""
+        quiet = min(self.waited, time.monotonic() - sign)
+        if quiet > HANG_SECONDS:
+            raise ClusterLost(
+                f"tasks hang ({len(self.items)} of them): no result and no progress for {HANG_SECONDS:.0f} s, though "
+                "the cluster has workers; look at them and at their disks, and run the command again"
+            )
+        if quiet > COPY_SECONDS and self.client.status == "running" and not self.copied.issuperset(self.items):
+            busy = {worker for worker, keys in self.client.processing().items() if keys}
+            free = [worker for worker in self.client.nthreads() if worker not in busy]
+            for index in self.items.keys() - self.copied:
+                self.copied.add(index)
+                self.start(index, self.items[index], **({"workers": free, "allow_other_workers": True} if free else {}))
+
+    def cancel(self) -> None:
+        """Give all up."""
+        if self.futures and self.client.status == "running":
+            self.client.cancel(list(self.futures))
 
 
 # ---- one task

@@ -1,5 +1,6 @@
 """Dotted keys of nested mappings: how `--set` and a sweep's points write into a config before it is checked."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
 
-__all__ = ["copied", "set_key"]
+__all__ = ["as_json", "copied", "set_key"]
 
 
 def set_key(raw: dict[str, Any], dotted: str, value: Any, where: str) -> None:
@@ -49,3 +50,12 @@ def copied(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: copied(part) for key, part in value.items()}
     return [copied(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def as_json(value: Any) -> Any:
+    """Copy mappings and lists for JSON, which has no infinity: that of a hard margin is the text `.inf`."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(part) for part in value]
+    return ".inf" if isinstance(value, float) and math.isinf(value) else value

@@ -12,7 +12,7 @@ from pipeline.config.schema import NOT_SWEPT, Experiment
 from pipeline.config.values import source_stem
 from svmcore.errors import InputError, SVMError
 
-__all__ = ["load_experiment"]
+__all__ = ["load_experiment", "read_config"]
 
 
 def load_experiment(source: str | os.PathLike[str] | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:
@@ -28,7 +28,7 @@ def load_experiment(source: str | os.PathLike[str] | Mapping[str, Any], override
     >>> load_experiment({"data": {"source": "sklearn:iris"}}, ["C=1e2"]).C
     100.0
     """
-    where, raw, stem = _read(source)
+    where, raw, stem = read_config(source)
     try:
         return _checked(raw, overrides, stem, where)
     except SVMError:
@@ -78,8 +78,8 @@ def _check_sweep(exp: Experiment, where: str) -> None:
         raise type(error)(f"{where}: {error}") from None
 
 
-def _read(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """Return (where, raw mapping, name by the file)."""
+def read_config(source: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, dict[str, Any], str]:
+    """Return (where, raw mapping, name by the file) of a config, unchecked."""
     if isinstance(source, Mapping):
         return "config", copied(source), ""
     where = os.fspath(source)

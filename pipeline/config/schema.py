@@ -18,7 +18,7 @@ from pipeline.config import yaml12
 from pipeline.config.errors import explain
 from pipeline.config.keys import set_key
 from pipeline.config.redact import redacted, redacted_text
-from pipeline.config.sections import Cache, Cluster, Data, Section, Sweep
+from pipeline.config.sections import Alias, Cache, Cluster, Data, Gate, Section, Sweep
 from pipeline.config.values import (
     absolute,
     expand,
@@ -27,12 +27,16 @@ from pipeline.config.values import (
     valid_kernel,
     valid_solver,
 )
+from svmcore.errors import InputError, did_you_mean
 from svmcore.kernels import Kernel
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
 from svmcore.tasks.losses import Hinge, SquaredHinge
 
-__all__ = ["NOT_SWEPT", "Experiment", "canonical_json"]
+ELSEWHERE = ("name", "store", "cluster", "cache", "gate", "promote")  # what does not change the answer
+SCORES = ("accuracy", "train_accuracy", "mean_score")
+
+__all__ = ["ELSEWHERE", "NOT_SWEPT", "Experiment", "canonical_json"]
 
 
 class Experiment(Section):
@@ -61,12 +65,28 @@ class Experiment(Section):
     store: Annotated[str, BeforeValidator(absolute)] = Field(
         default="runs", validate_default=True, min_length=1, description="a path or s3://bucket/prefix"
     )
+    gate: Gate | None = Field(default=None)
+    promote: Alias | None = Field(default=None, description="an alias, such as champion")
     sweep: Sweep | None = Field(default=None)
 
     @model_validator(mode="after")
     def _pairing(self) -> Self:
         """Refuse a solver that does not admit this loss, bias and kernel."""
         self.build_solver().admits(self.build_loss(), Bias(self.bias), self.build_kernel(), math.isinf(self.C))
+        return self
+
+    @model_validator(mode="after")
+    def _judged(self) -> Self:
+        """Refuse a gate whose scores no run of this config has."""
+        if (self.gate or self.promote) and self.sweep is not None and not self.sweep.refit:
+            raise InputError("gate and promote need a model; remove sweep.refit: false")
+        for key in {**self.gate.min, **self.gate.drop} if self.gate else ():
+            if key not in SCORES:
+                raise InputError(f"gate: unknown score {key!r}; known: {', '.join(SCORES)}{did_you_mean(key, SCORES)}")
+            if key == "accuracy" and self.data.test is None:
+                raise InputError("gate: accuracy needs test rows; set data.test, or name train_accuracy")
+            if key == "mean_score" and self.sweep is None:
+                raise InputError("gate: mean_score is of a sweep; name accuracy, or add a sweep")
         return self
 
     @classmethod
@@ -142,11 +162,11 @@ class Experiment(Section):
         return yaml12.dump(self.to_dict())
 
     def fingerprint(self) -> str:
-        """Sha256 over the keys that change the answer: not the name, store, cluster, cache or time limit.
+        """Sha256 over the keys that change the answer: not those of ELSEWHERE, nor the time limit.
 
         Sources count by their path; the bytes behind it are the dataset's fingerprint.
         """
-        plain = self.model_dump(by_alias=True, exclude={"name", "store", "cluster", "cache"})
+        plain = self.model_dump(by_alias=True, exclude=set(ELSEWHERE))
         plain["solver"].pop("time_limit", None)
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
@@ -162,8 +182,7 @@ class Experiment(Section):
         """
         if self.sweep is None:
             return [({}, self)]
-        base = self._to_dict()
-        del base["sweep"]
+        base = {key: value for key, value in self._to_dict().items() if key not in ("sweep", "gate", "promote")}
         if self.fold_column is not None:
             base["sweep"] = {"folds": self.sweep.folds}
         return [(params, _point(base, params)) for params in _combinations(self.sweep)]
@@ -188,7 +207,7 @@ def _tagged(key: Any) -> Any:
 
 
 # ---- sweeps -----------------------------------------------------------------------------------------------------
-NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed")
+NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed", "gate", "promote")
 
 
 def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from pipeline.config.values import (
 )
 from svmcore.errors import InputError
 
-__all__ = ["Cache", "Cluster", "Data", "Section", "Sweep", "Tls"]
+__all__ = ["Alias", "Cache", "Cluster", "Data", "Gate", "Section", "Sweep", "Tls"]
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
 _SIZE = "a positive size such as 4GiB, or a number of bytes"
@@ -139,3 +139,18 @@ class Sweep(Section):
     refit: Annotated[Literal["accuracy"] | None, BeforeValidator(valid_refit)] = Field(
         default="accuracy", description="accuracy, or false for a batch without a model"
     )
+
+
+_ALIAS = r"^[A-Za-z][A-Za-z0-9._-]*$"
+Alias = Annotated[str, Field(pattern=_ALIAS)]
+
+
+class Gate(Section):
+    """What a run must reach before anything is promoted."""
+
+    min: dict[str, float] = Field(default_factory=dict, description="a mapping of scores to the least that is accepted")
+    drop: dict[str, float] = Field(
+        default_factory=dict, description="a mapping of scores to how far below the champion they may be"
+    )
+    against: Alias = Field(default="champion", description="an alias, such as champion")
+    max_kkt_gap: float | None = Field(default=None, gt=0, description="a positive number")

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.config.schema import Experiment
-from pipeline.kernel.gram import gram_fingerprint, gram_folder
-from pipeline.storage.files import sha256_of_json
+from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_folder
 from svmcore.kernels import Kernel
 from svmcore.qp import Bias
 
@@ -38,8 +37,7 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
     plan = choose_plan(exp, dataset, dtype.itemsize)
     if plan == "columns":
-        kernel_id = sha256_of_json([dataset.fingerprint, served.spec(), dtype.name, "columns"])
-        return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, None)
+        return KernelPlan(plan, resolved.spec(), dtype.name, columns_fingerprint(dataset, served, dtype), None)
     kernel_id = gram_fingerprint(dataset, served, dtype)
     gram = str(gram_folder(root, kernel_id))
     return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram)

@@ -33,7 +33,17 @@ from svmcore.errors import InputError, MemoryLimit, SVMError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 
-__all__ = ["Gram", "WrongKernel", "compute_gram", "compute_grams", "gram_fingerprint", "gram_folder", "open_gram"]
+__all__ = [
+    "Gram",
+    "WrongKernel",
+    "allocate",
+    "columns_fingerprint",
+    "compute_gram",
+    "compute_grams",
+    "gram_fingerprint",
+    "gram_folder",
+    "open_gram",
+]
 
 FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
@@ -83,15 +93,22 @@ def open_gram(path: str | Path) -> Floats:
 def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
     """Sha256 of all that decides the bytes of K: data, kernel with numbers for its parameters, type, strips, code."""
     strips = partition(dataset.n_merged, dtype)
-    identity = {
+    return sha256_of_json(_identity(dataset, kernel, dtype) | {"strips": [len(strips), strips[0][1]]})
+
+
+def columns_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
+    """As `gram_fingerprint`, of columns that are computed on demand."""
+    return sha256_of_json(_identity(dataset, kernel, dtype) | {"plan": "columns"})
+
+
+def _identity(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> dict[str, Any]:
+    return {
         "format": FORMAT,
         "version": VERSION,
         "rows": dataset.rows_fingerprint,
         "kernel": kernel.spec(),
         "dtype": np.dtype(dtype).name,
-        "strips": [len(strips), strips[0][1]],
     }
-    return sha256_of_json(identity)
 
 
 def compute_gram(
@@ -243,7 +260,7 @@ def _reserve(path: Path, n_bytes: int) -> None:
     building = path.parents[3] / ".building"
     with owned_folder(building) as folder:
         made = folder / "values"
-        _allocate(made, n_bytes)
+        allocate(made, n_bytes)
         try:
             os.link(made, path)
         except FileExistsError:  # another run was first, or its size shows that it is damaged
@@ -254,7 +271,7 @@ def _reserve(path: Path, n_bytes: int) -> None:
     remove_empty(building)
 
 
-def _allocate(path: Path, n_bytes: int) -> None:
+def allocate(path: Path, n_bytes: int) -> None:
     """Make a file with all its blocks, or where that is not to be had, a sparse one."""
     with path.open("wb") as file:
         try:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
-from pipeline.answers.solve import finished
+from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
 from pipeline.kernel.strips import partition
@@ -29,6 +30,7 @@ __all__ = ["fitting", "forecast"]
 BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
 PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as processes
+REPORT_SECONDS = 0.7  # to draw and publish the report
 STAGES = ("start", "kernel", "solve", "score")
 STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
@@ -42,7 +44,7 @@ def forecast(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, An
     MemoryLimit
         If it cannot fit: memory of a worker or of this node, or the disk.
     """
-    return fitting(exp, root, parts) | _evaluations(parts) | {"seconds": _seconds(exp, parts)}
+    return fitting(exp, root, parts) | _evaluations(parts) | _found(parts) | {"seconds": _seconds(exp, parts)}
 
 
 def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any]:
@@ -128,10 +130,20 @@ def _evaluations(parts: Sequence[Part]) -> dict[str, int]:
     return {"kernel_evaluations": sum(pairs), "kernel_evaluations_saved": sum(alone) - sum(pairs)}
 
 
+def _found(parts: Sequence[Part]) -> dict[str, int]:
+    """What earlier runs have left: it is checked, and not made again."""
+    return {
+        "kernels_found": sum(map(_has_kernel, parts)),
+        "problems_found": sum(seems_answered(task) for part in parts for chain in part.chains for task in chain),
+    }
+
+
+def _has_kernel(part: Part) -> bool:
+    return part.plan.gram is not None and (Path(part.plan.gram) / "zarr.json").is_file()
+
+
 # --- what cannot fit ------------------------------------------------------------------------------------------------
 def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, Any]) -> None:
-    import psutil
-
     worker, node = exp.cluster.memory, psutil.virtual_memory().total
     resident = any(part.plan.gram for part in parts)
     if worker is not None and exp.cluster.kind != "inline" and resident and found["worker_bytes"] > worker:
@@ -169,7 +181,7 @@ def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
 # --- seconds --------------------------------------------------------------------------------------------------------
 def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
     """Of the work that is left, by stage, on a machine as busy as now; kernel and solve are shared among workers."""
-    open_ = [[chain for chain in part.chains if not finished(chain)] for part in parts]
+    open_ = [[chain for chain in part.chains if not all(map(seems_answered, chain))] for part in parts]
     threads = max(1, min(exp.cluster.workers or n_threads(), n_threads()))
     tried = {int(k) for k in np.linspace(0, len(parts) - 1, min(len(parts), SAMPLED)).round()}
     samples = {k: _part_seconds(parts[k], threads) for k in tried}
@@ -177,12 +189,12 @@ def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
     for k, (part, todo) in enumerate(zip(parts, open_, strict=True)):
         near = samples[min(samples, key=lambda other: abs(other - k))]
         share = len(todo) / max(1, len(part.chains))
-        kernel += near["kernel"] if todo else 0.0
+        kernel += near["kernel"] if todo and not _has_kernel(part) else 0.0
         solve += share * near["solve"]
         score += near["score"]
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
-    start = PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0
+    start = REPORT_SECONDS + (PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0)
     busy = _slowdown(threads)
     stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
     return {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()}
@@ -190,8 +202,9 @@ def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
 
 def _slowdown(threads: int) -> float:
     """How much longer `threads` of ours take beside what else runs now, and has for a minute."""
-    others = os.getloadavg()[0]
+    others = 0.0
     with contextlib.suppress(OSError, ValueError, IndexError):
+        others = psutil.getloadavg()[0]
         running = Path("/proc/loadavg").read_text().split()[3].split("/")[0]
         others = min(others, int(running) - 1.0)
     return max(1.0, (others + threads) / (os.cpu_count() or 1))

@@ -4,6 +4,7 @@ Nothing is computed here.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ class Part:
     group: KernelGroup
     tasks: dict[int, Tasks]
 
-    @property
+    @functools.cached_property
     def chains(self) -> list[Chain]:
         """Its distinct problems."""
         return as_chains(self.tasks.values())

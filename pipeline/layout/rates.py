@@ -19,6 +19,7 @@ import numpy as np
 
 from pipeline.answers.warm import warm_up
 from pipeline.kernel import strips
+from pipeline.kernel.gram import allocate
 from pipeline.storage.files import write_json
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
@@ -128,8 +129,7 @@ def _strip() -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="marginflow-rates-") as folder:
         values = Path(folder) / "c" / "0" / "0"
         values.parent.mkdir(parents=True)
-        with values.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, 4 * SIDE**2)
+        allocate(values, 4 * SIDE**2)
         task = strips.StripTask("", SIDE, "float32", (), (folder,), 0)
         seconds = entries = 0.0
         for start in range(0, SIDE, STRIP):

@@ -5,6 +5,7 @@ them does not show in the last bit. The model travels as a `Recipe`: a worker as
 and so does the one that takes over from a dead worker; a scattered model could die with its only holder.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -22,6 +23,8 @@ from pipeline.compute.workers import Workers
 from pipeline.model import evaluation
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
+from pipeline.storage.files import write_json
+from pipeline.storage.leases import owned_folder
 from svmcore.errors import InputError
 from svmcore.model import Model, vote
 from svmcore.runtime.threads import split_range
@@ -36,11 +39,14 @@ BLOCK = 96
 LARGE = 1e11
 TASK = 5e9  # multiply-adds of one task, half a second: what a killed worker costs, and how even the last ones end
 RESULT_BYTES = 4 << 20
+HERE_BYTES = 64 << 20  # of decision values at a time in this process
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What a worker needs to assemble a model: paths of the answers, and the digest of what must come out.
+    """What a worker needs to assemble a model: where its problems are written down, and the digest of what comes out.
+
+    It travels without the problems, which are as many as classes: they are in `file`, see `written`.
 
     Equal digests are equal models: the cache of a worker goes by it, because an answer that a time limit cut short is
     replaced under its own name by the next run.
@@ -50,6 +56,7 @@ class Recipe:
     digest: str
     kernel: dict[str, Any] = dataclasses.field(compare=False)
     tasks: tuple[ProblemTask, ...] = dataclasses.field(compare=False)
+    file: str = dataclasses.field(default="", compare=False)
 
     @classmethod
     def of(
@@ -57,6 +64,21 @@ class Recipe:
     ) -> "Recipe":
         """The recipe of what `scoring.assemble` returned for these tasks."""
         return cls(str(dataset.path), _digest(dataset, model, support), kernel, tuple(tasks))
+
+    @contextlib.contextmanager
+    def written(self) -> "Iterator[Recipe]":
+        """The same with its problems in a file of the cache, which goes at the end."""
+        with owned_folder(Path(self.tasks[0].root) / "live") as folder:
+            path = folder / "recipe.json"
+            write_json(path, [dataclasses.asdict(task) for task in self.tasks])
+            yield dataclasses.replace(self, tasks=(), file=str(path))
+
+    def read(self) -> list[ProblemTask]:
+        """The problems, on a worker."""
+        try:
+            return [ProblemTask(**facts) for facts in json.loads(Path(self.file).read_text())]
+        except FileNotFoundError:
+            raise _unseen(Path(self.file).parent, "does not see") from None
 
 
 def score_test_rows(
@@ -93,13 +115,14 @@ def _decisions(
     """Yield (rows, decision values (len(rows), k)) of all test rows, in any order."""
     cost = _cost(model)
     if workers is None or recipe is None or dataset.n_test * cost < LARGE:
-        for start, stop in _ranges(dataset.n_test, dataset.test_step):
+        for start, stop in _ranges(dataset.n_test, int(min(dataset.test_step, HERE_BYTES / (8 * len(model.bias))))):
             yield slice(start, stop), _on_threads(model, dataset.test_rows(start, stop))
         return
     most = min(dataset.test_step, TASK / max(1.0, cost), RESULT_BYTES / (8 * len(model.bias)))
-    tasks = [_PartTask(recipe, *part) for part in _ranges(dataset.n_test, int(most))]
-    for index, decision in workers.map(_decide_part, tasks):
-        yield slice(tasks[index].start, tasks[index].stop), decision
+    with recipe.written() as short:
+        tasks = [_PartTask(short, *part) for part in _ranges(dataset.n_test, int(most))]
+        for index, decision in workers.map(_decide_part, tasks):
+            yield slice(tasks[index].start, tasks[index].stop), decision
 
 
 def _cost(model: Model) -> float:
@@ -155,14 +178,15 @@ def _decide_part(task: _PartTask) -> Any:
 @functools.lru_cache(maxsize=1)
 def _assembled(recipe: Recipe) -> tuple[Any, Model]:
     """The dataset and the model, once per process."""
-    for folder in (Path(recipe.dataset), *(task.folder for task in recipe.tasks)):
+    tasks = recipe.read()
+    for folder in (Path(recipe.dataset), *(task.folder for task in tasks)):
         if not folder.is_dir():
             raise _unseen(folder, "does not see")
     dataset = open_dataset(recipe.dataset)
-    answers = [read_result(task) for task in recipe.tasks]
-    model, support = assemble(dataset, recipe.kernel, recipe.tasks, answers)
+    answers = [dataclasses.replace(read_result(task), residual=None) for task in tasks]
+    model, support = assemble(dataset, recipe.kernel, tasks, answers)
     if _digest(dataset, model, support) != recipe.digest:
-        raise _unseen(recipe.tasks[0].folder.parent, "sees other answers in")
+        raise _unseen(tasks[0].folder.parent, "sees other answers in")
     return dataset, model
 
 

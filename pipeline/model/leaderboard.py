@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask, held_out_counts, training_counts
-from pipeline.answers.result import ProblemResult, read_answer
+from pipeline.answers.problem import ProblemTask, held_out_counts, labels_of, training_counts
+from pipeline.answers.result import ProblemResult, read_answers
 from pipeline.model.metrics import worst, worst_status
 from svmcore.model import vote
 
@@ -77,20 +77,21 @@ def ranked(entries: Sequence[Entry]) -> list[Entry]:
 # --- scores ---------------------------------------------------------------------------------------------------------
 def cross_validated(dataset: Any, index: int, params: dict[str, Any], tasks: list[list[ProblemTask]]) -> Entry:
     """Entry of a point from its answered problems `tasks[fold][target]`."""
-    answers = [[read_answer(task) for task in fold] for fold in tasks]
-    scores = [
-        _fold_score(dataset, fold, np.stack([decision for _, decision in answer], axis=1))
-        for fold, answer in zip(tasks, answers, strict=True)
-    ]
-    return entry_of(index, params, scores, tasks, [[result for result, _ in answer] for answer in answers])
+    scores, results = [], []
+    for fold in tasks:
+        answers, decision = read_answers(fold)
+        scores.append(_fold_score(dataset, fold, decision))
+        results.append(answers)
+    return entry_of(index, params, scores, tasks, results)
 
 
 def _fold_score(dataset: Any, tasks: Sequence[ProblemTask], decision: Any) -> float:
     """Accuracy of held-out original rows from decision values (h, k) at the merged rows with copies held out."""
     fold = tasks[0].fold
-    counts = held_out_counts(str(dataset.path), fold) if fold else np.asarray(dataset.counts())
+    codes, copies = labels_of(str(dataset.path))
+    counts = held_out_counts(str(dataset.path), fold) if fold else copies
     rows = np.flatnonzero(counts)
-    right = vote(decision, len(dataset.classes), tasks[0].multiclass) == dataset.codes()[rows]
+    right = vote(decision, len(dataset.classes), tasks[0].multiclass) == codes[rows]
     return float(counts[rows] @ right) / float(counts.sum())
 
 

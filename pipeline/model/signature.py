@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config.values import is_url
-from pipeline.model.parts import OWNER, SIGNATURE, check_parts, model_folder
-from pipeline.storage.bucket import Bucket
-from pipeline.storage.copies import address_of
+from pipeline.model.parts import OWNER, SIGNATURE, check_model, model_folder
+from pipeline.storage.bucket import Bucket, address_of
 from svmcore.errors import InputError
 
 __all__ = ["sign", "signature_fault"]
@@ -30,7 +29,7 @@ def sign(path: str | Path, key: str | Path) -> str:
         from model_signing import signing
 
         folder = model_folder(path)
-        check_parts(folder)
+        check_model(folder)
         signer = signing.Config().use_elliptic_key_signer(private_key=Path(key))
         signer.set_hashing_config(_hashing()).sign(folder, folder / SIGNATURE)
     address = address_of(folder)

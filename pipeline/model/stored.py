@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.model.parts import FORMAT, check_parts, mark_as_own, model_folder, write_manifest
+from pipeline.model.parts import FORMAT, check_model, mark_as_own, model_folder, write_model_manifest
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
 from pipeline.rows.sources.arrow import FrameSource, is_frame
 from pipeline.rows.sources.streams import check_expansion
-from pipeline.storage.copies import address_of
+from pipeline.storage.bucket import address_of
 from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
@@ -135,7 +135,7 @@ def save_model(
             "sparse": not isinstance(model.support_vectors, np.ndarray),
         }
     )
-    manifest = write_manifest(Path(path))
+    manifest = write_model_manifest(Path(path))
     mark_as_own(Path(path))
     return manifest
 
@@ -172,7 +172,7 @@ def load_model(path: str | Path) -> StoredModel:
         No model there, a part that is missing or was changed, or a newer format; nothing of it is executed.
     """
     folder = model_folder(path)
-    check_parts(folder)
+    check_model(folder)
     try:
         return _opened(folder)
     except UNREADABLE as error:  # hashes that fit say nothing of who hashed

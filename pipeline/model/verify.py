@@ -32,7 +32,7 @@ from pipeline.model.signature import signature_fault
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows import dataset as datasets
 from pipeline.rows.schema import Schema
-from pipeline.storage.copies import address_of
+from pipeline.storage.bucket import address_of
 from svmcore.certificate import evaluate
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel

@@ -8,18 +8,17 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pipeline.config import quantities
 from pipeline.config.values import is_url
 from pipeline.config.yaml12 import parse
-from pipeline.model.parts import check_parts, model_folder, run_folder
+from pipeline.model.parts import check_model, model_folder, run_folder
 from pipeline.report import batch_figures, figures, formats
 from pipeline.report.batch import Batch, batch_of, value_text
-from pipeline.storage.bucket import Bucket
-from pipeline.storage.copies import address_of
+from pipeline.report.templates import template
+from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
 from svmcore.errors import InputError
 
@@ -95,7 +94,7 @@ def rewrite_report(run: str | Path) -> str:
     """Write a run's report.html again where the run is, a path or a URL; returns its address."""
     folder = run_folder(run)
     if (folder / "model.zarr").exists():
-        check_parts(model_folder(folder))
+        check_model(model_folder(folder))
     page, address = write_report(folder), address_of(folder)
     if is_url(address):
         Bucket(address).put(page.name, page)
@@ -136,27 +135,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def render(run: RunRecord) -> str:
     """Return the whole page as one string of HTML."""
-    return _template().render(_context(run))
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    for module, names in (
-        (formats, ("count", "label_text", "percent", "score")),
-        (quantities, ("number", "seconds", "size")),
-    ):
-        environment.filters |= {name: getattr(module, name) for name in names}
-    environment.filters["value_text"] = value_text
-    return environment.get_template("page.html")
+    return template("page.html").render(_context(run))
 
 
 def _context(run: RunRecord) -> dict[str, Any]:

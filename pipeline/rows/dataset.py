@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipeline.config.schema import Experiment
-from pipeline.rows.ingest import KIND, VERSION, Progress, build, dataset_key
+from pipeline.rows.ingest import KIND, VERSION, Progress, build, made_from
 from pipeline.rows.labels import Label
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
-from pipeline.storage.base import Store
-from pipeline.storage.cache import claim
+from pipeline.storage.cache import claim, finished
+from pipeline.storage.files import sha256_of_json
 from pipeline.storage.leases import again_if_lost
-from pipeline.storage.sealed import MANIFEST, Damaged, Sealed
+from pipeline.storage.manifest import MANIFEST, Damaged
+from pipeline.storage.sealed import Sealed
 
 __all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
 
@@ -50,6 +51,9 @@ class Dataset:
         What was done to the columns; `scaling.apply(raw)` does it to new rows.
     schema
         What the columns of the sources were before they were encoded and scaled.
+    sources
+        Sha256 of the training source and of the test source, if it is another; `test_rows` is equal where two datasets
+        have the same test rows.
     index_base
         The number of the first feature in LIBSVM text (0 or 1); None for other formats.
     """
@@ -68,6 +72,7 @@ class Dataset:
     variance: float
     scaling: Scaling
     schema: Schema
+    sources: dict[str, Any]
     index_base: int | None
     sealed: Sealed = field(repr=False)
 
@@ -135,6 +140,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         dtype=np.dtype(facts["dtype"]),
         scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
         schema=_schema(sealed),
+        sources=facts["sources"],
         sealed=sealed,
     )
 
@@ -145,29 +151,24 @@ def _schema(sealed: Sealed) -> Schema:
     return Schema.of(record, {name: sealed.read(f"schema/{name}") for name in there})
 
 
-def ingest(
-    exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None, mirror: Store | None = None
-) -> Dataset:
+def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None) -> Dataset:
     """Return the dataset that `exp` declares, from `root`/data if it is there, else read from its source.
 
-    It is found by the sha256 of the source's bytes, the data keys and the seed, so nothing is read twice, and it is the
-    same whatever machine, worker count or clock. One that is damaged is made again. A store elsewhere is the `mirror`
-    of `root`.
+    It is found by the sha256 of the source's bytes, the data keys and the seed, so none is made twice, and it is the
+    same whatever machine, worker count or clock. One that is damaged is made again.
 
     Raises
     ------
     InputError
         In one sentence, for every way in which the data cannot be used; nothing is left behind then.
     """
-    folder = Path(root) / "data" / dataset_key(exp)[:32]
+    facts = made_from(exp)
+    folder = Path(root) / "data" / sha256_of_json(facts)[:32]
     name = f"data/{folder.name}"
     claim(Path(root), [name])
-    if mirror is not None:
-        mirror.sync([name])
     if not _is_whole(folder):
-        again_if_lost(lambda: build(exp, folder, progress))
-        if mirror is not None:
-            mirror.push(name)
+        again_if_lost(lambda: build(exp, folder, facts, progress))
+        finished(Path(root), name)
     with contextlib.suppress(OSError):  # a store may be read-only by now
         os.utime(folder)  # the oldest datasets are the first to be evicted
     return open_dataset(folder)

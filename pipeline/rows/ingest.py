@@ -7,7 +7,7 @@
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,14 @@ from pipeline.rows.sources.blocks import BLOCK_BYTES, Source
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.rows.split import Split, choose_rows
 from pipeline.storage.files import sha256_of_json
-from pipeline.storage.sealed import building, seal
+from pipeline.storage.manifest import write_manifest
+from pipeline.storage.sealed import building
 from svmcore.errors import InputError
 from svmcore.points.identical import merge_rows, row_hash
 
-__all__ = ["KIND", "VERSION", "Progress", "build", "dataset_key"]
+__all__ = ["KIND", "VERSION", "Progress", "build", "made_from"]
 
-KIND, VERSION = "dataset", 1
+KIND, VERSION = "dataset", 2
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 256  # each is a few open files
 Progress = Callable[..., None]
@@ -58,8 +59,8 @@ class _Staged:
         return self.source.schema or Schema(self.rows.n_features - self.rows.first_column)
 
 
-def dataset_key(exp: Experiment) -> str:
-    """Sha256 of all that a dataset is made from: the sources' bytes, the data keys, the fold column and the seed."""
+def made_from(exp: Experiment) -> dict[str, Any]:
+    """All that a dataset is made from: the sources' bytes, the data keys, the fold column and the seed."""
     data = exp.data
     facts = data.model_dump(exclude={"source", "test"}) | {
         "version": VERSION,
@@ -71,15 +72,31 @@ def dataset_key(exp: Experiment) -> str:
     }
     if isinstance(data.test, str):
         facts["test"] = [format_of(data.test), open_source(data.test, data).digest()]
-    return sha256_of_json(facts)
+    return facts
 
 
-def build(exp: Experiment, target: Path, progress: Progress | None = None) -> None:
-    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes."""
+def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Sha256 of the sources, and of what says which rows are tested on."""
+    test = facts["test"]
+    chosen = test if isinstance(test, list) else [facts[key] for key in ("source", "test", "seed", "rows", "label")]
+    return {
+        "source": facts["source"],
+        "test": test[1] if isinstance(test, list) else None,
+        "test_rows": sha256_of_json(chosen),
+    }
+
+
+def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progress: Progress | None = None) -> None:
+    """Read the sources and publish a dataset at `target`, in place of a damaged one; on any error nothing changes.
+
+    `facts_before` is what `made_from` said before: sources that are others by the time they are read are an InputError.
+    """
     with building(target, replace=target.exists()) as folder:
         scratch = folder / "scratch"
         scratch.mkdir()
         train, test = _stage_sources(exp, scratch, progress)
+        if made_from(exp) != facts_before:
+            raise train.source.fail("changed while it was read; run again when nothing writes to it")
         classes, codes = train.labels.resolve()
         _check_classes(exp.data.source, classes)
         split = choose_rows(exp, codes, classes)
@@ -90,7 +107,7 @@ def build(exp: Experiment, target: Path, progress: Progress | None = None) -> No
         stats, scaling, dtype = _statistics(exp, train, split, encoder.schema.width)
         out = Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
         facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), codes[split.train])
-        facts |= {"kind": KIND, "version": VERSION, "classes": classes}
+        facts["classes"] = classes
         facts |= _write_folds(out, train, split)
         facts["n_test"] = _write_test(out, train, test, _test_codes(test, codes, classes, split), split, scaling)
         out.write("scaling/shift", scaling.shift)
@@ -107,7 +124,8 @@ def build(exp: Experiment, target: Path, progress: Progress | None = None) -> No
         schema = encoder.schema.with_ranges(stats.least, stats.largest)
         for name, values in schema.arrays().items():
             out.write_beside(f"schema/{name}", values)
-        seal(folder, facts | out.fingerprints(facts) | {"schema": schema.record()})
+        facts |= out.fingerprints(facts) | {"schema": schema.record(), "sources": _sources(facts_before)}
+        write_manifest(folder, KIND, VERSION, facts)
 
 
 # ---- 1: staging -------------------------------------------------------------------------------------------------

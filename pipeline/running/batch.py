@@ -21,7 +21,7 @@ from pipeline.layout.parts import Ingested, Part, Waiting, bundles, parts_of
 from pipeline.layout.sweep import Chain, Point, data_groups, expand
 from pipeline.rows import dataset as datasets
 from pipeline.running.session import Session
-from pipeline.storage.cache import discard
+from pipeline.storage.cache import claim, discard
 from svmcore.errors import InputError
 
 __all__ = ["Batch", "Counts", "lay_out", "of_one", "solve"]
@@ -76,7 +76,7 @@ def of_one(session: Session, data: Ingested, exp: Experiment) -> Batch:
 def _ingest(session: Session, exp: Experiment) -> Ingested:
     """Rows into the dataset on storage, or find it there."""
     with session.clock("ingest"):
-        data = datasets.ingest(exp, session.root, session.progress, session.store)
+        data = datasets.ingest(exp, session.root, session.progress)
     return Ingested(
         path=str(data.path),
         fingerprint=data.fingerprint,
@@ -97,7 +97,7 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
     """
     chains = [part.chains for part in batch.parts]
     with session.clock("solve"):
-        session.store.sync(part_of(task.fingerprint) for of_part in chains for chain in of_part for task in chain)
+        claim(session.root, (part_of(task.fingerprint) for of_part in chains for chain in of_part for task in chain))
         open_ = [[chain for chain in of_part if not finished(chain)] for of_part in chains]
     total = sum(len(chain) for of_part in chains for chain in of_part)
     done = total - sum(len(chain) for of_part in open_ for chain in of_part)
@@ -110,7 +110,7 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
         with session.clock("solve"):
             where = _solved_by(session, part)
             told: dict[str, Any] = {"progress": session.progress, "done": done, "total": total, "names": names}
-            ended = solve_chains(todo, **where, **told, mirror=session.store)
+            ended = solve_chains(todo, **where, **told)
         if gram is not None and crowded:  # the next kernels need the room
             discard(session.root, gram.path)
         done += len(ended)

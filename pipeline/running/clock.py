@@ -1,10 +1,11 @@
 """What a run costs: its wall clock, shared out among the stages, and its memory."""
 
 import contextlib
-import resource
 import sys
 import time
 from collections.abc import Iterator
+
+import psutil
 
 __all__ = ["STAGES", "Clock", "peak_memory_bytes"]
 
@@ -52,6 +53,10 @@ class Clock:
 
 
 def peak_memory_bytes() -> int:
-    """Largest resident set of this process since it began, mapped pages of K included."""
+    """Largest resident set of this process since it began, mapped pages of K included; now, if nobody kept count."""
+    try:
+        import resource
+    except ImportError:
+        return int(psutil.Process().memory_info().rss)
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

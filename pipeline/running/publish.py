@@ -3,12 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline.config.keys import as_json
 from pipeline.layout.parts import Ingested
 from pipeline.model import metrics
 from pipeline.model.leaderboard import Entry
+from pipeline.registry.aliases import promote
+from pipeline.registry.gate import judged
+from pipeline.report.card import model_card
 from pipeline.report.page import write_report
+from pipeline.rows.dataset import open_dataset
 from pipeline.running.batch import Batch, Counts
 from pipeline.running.clock import peak_memory_bytes
+from pipeline.running.provenance import circumstances, origin
 from pipeline.running.score import Trained
 from pipeline.running.session import Session
 from pipeline.running.sweep import scored_on
@@ -22,6 +28,8 @@ def publish(
     session: Session, batch: Batch, counts: Counts, trained: Trained | None, entries: Sequence[Entry] = ()
 ) -> dict[str, Any]:
     """Write metrics, config and report into the draft and make the run visible; returns the metrics.
+
+    Where its gate agrees, the alias that the config promotes to names it then.
 
     Parameters
     ----------
@@ -41,8 +49,16 @@ def publish(
         record = _record(session, session.store.address(key), data, counts, trained, entries)
         write_json(session.folder / "metrics.json", record)
         write_report(session.folder)
+        if trained is not None:
+            card = model_card(record, open_dataset(data.path).schema)
+            (session.folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
         if session.store.publish(session.folder, key):
-            return record
+            break
+    if session.exp.promote and (record["gate"] is None or record["gate"]["passed"]):
+        promote(
+            session.store, key, session.exp.promote, "its run passed the gate" if record["gate"] else "its run ended"
+        )
+    return record
 
 
 def _record(
@@ -52,8 +68,9 @@ def _record(
     points = [entry.record() for entry in entries]
     per_class = trained.per_class if trained else []
     every: list[dict[str, Any]] = [*points, *per_class]
-    return {
+    record = {
         "run": address,
+        "config": as_json(session.exp.to_dict()),
         "model": f"{address}/model.zarr" if trained else None,
         "status": metrics.worst_status([one["status"] for one in every]),
         "n_train": data.n_train,
@@ -74,6 +91,8 @@ def _record(
         "blocks": {"total": counts.blocks, "reused": counts.blocks_reused},
         "problems": {"total": counts.problems, "reused": counts.problems_reused},
     }
+    record["provenance"] = origin(session.exp, open_dataset(data.path)) | circumstances()
+    return record | {"gate": judged(session.exp, session.strict, record, session.store)}
 
 
 def _of_sweep(session: Session, data: Ingested, points: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One experiment from its config to a published run: a batch is laid out, forecast, solved, scored and published."""
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,9 +8,10 @@ from typing import Any
 from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
-from pipeline.layout.forecast import forecast
+from pipeline.report.index import write_index
 from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
+from pipeline.running.plan import foretold
 from pipeline.running.publish import publish
 from pipeline.running.score import names_of, score
 from pipeline.running.session import Session, check_inputs, open_session
@@ -25,7 +27,7 @@ __all__ = ["execute", "run", "train"]
 def train(session: Session, step: Steps) -> dict[str, Any]:
     """All steps in order; a run without a sweep is a batch of one point."""
     batch = step("ingest", lay_out, session)
-    session.forecast = forecast(session.exp, session.root, batch.parts)
+    session.forecast = foretold(session, batch)
     if session.exp.sweep is not None:
         return _train_sweep(session, step, batch)
     counts = step("solve", solve, session, batch, names_of(batch))
@@ -49,18 +51,23 @@ def execute(
     progress: Progress | None = None,
     tell: Callable[..., None] = silently,
     clock: Clock | None = None,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """Run an experiment whose inputs were checked (`check_inputs` gives the store), and publish it.
 
     On an error nothing of it is listed, and no empty folder stays behind. `tell` hears of every stage; see `Steps`.
+    Where the gate of the config says no, or `strict` is set and an answer has not converged, the run is published with
+    `gate` saying why, and not promoted.
     """
 
     def once() -> dict[str, Any]:
-        with open_session(exp, store, progress, clock) as session:
+        with open_session(exp, store, progress, clock, strict) as session:
             return train(session, Steps(tell))
 
     try:
         record = again_if_lost(once)
+        with contextlib.suppress(OSError):  # the run is there; the next one writes the page again
+            write_index(store)
         evict(store.cache, exp.cache.disk)
         return record
     finally:
@@ -72,6 +79,7 @@ def run(
     overrides: Sequence[str] = (),
     store: str | None = None,
     progress: Progress | None = None,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """Train what a config (a path or a mapping) declares and publish it; returns the metrics, as `run --json` prints.
 
@@ -83,6 +91,8 @@ def run(
         Folder of the runs; default the config's.
     progress
         Called as `progress(stage, done, total, **info)`.
+    strict
+        Whether a run that has not converged is marked, and not promoted.
     """
     exp = load_experiment(config, overrides)
-    return execute(exp, check_inputs(exp, store), progress)
+    return execute(exp, check_inputs(exp, store), progress, strict=strict)

@@ -4,10 +4,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import read_answer
+from pipeline.answers.result import read_answers
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
@@ -15,6 +13,7 @@ from pipeline.model import decisions, evaluation
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
+from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
 from svmcore.model import Target
@@ -69,11 +68,10 @@ def score(session: Session, batch: Batch) -> Trained:
     with session.clock("score"):
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
-        results, decision_of = zip(*map(read_answer, tasks), strict=True)
+        results, decision = read_answers(tasks)
         labels = _labels(tasks, part.data.classes)
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
-        decision = np.stack(decision_of, axis=1)
         train = scoring.train_confusion(dataset, model, decision)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
         tested = decisions.score_test_rows(dataset, model, session.progress, scorers(session), recipe)
@@ -87,18 +85,19 @@ def score(session: Session, batch: Batch) -> Trained:
             n_support=int(dataset.counts()[support].sum()),
             per_class=per_class,
         )
-        metadata = _provenance(session, part.data, tasks, trained)
+        metadata = _claims(session, part.data, tasks, trained)
+        metadata["provenance"] = origin(session.exp, dataset)
         save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
 
 
-def _provenance(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
+def _claims(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
     """What `verify` compares with: the config and data trained on, and the certificates and scores found.
 
     Neither paths of this machine nor times, so that equal models are equal bytes.
     """
     config = session.exp.to_dict()
-    elsewhere = ("store", "cluster", "cache")
+    elsewhere = ("store", "cluster", "cache", "gate", "promote")
     certificates = [{key: value for key, value in e.items() if key != "seconds"} for e in trained.per_class]
     return {
         "marginflow": VERSION,

@@ -2,7 +2,8 @@
 
 import contextlib
 import dataclasses
-import functools
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,18 @@ from typing import Any
 from pipeline.answers.warm import warm_up
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.progress import Progress, silent
-from pipeline.compute.workers import ClusterLost, Workers
+from pipeline.compute.workers import LOST_SECONDS, ClusterLost, Sign, Workers, never
 from pipeline.config.schema import Experiment
 from pipeline.rows.sources.open import check_sources
 from pipeline.running.clock import Clock
 from pipeline.storage.base import Store
 from pipeline.storage.files import told_when_full
 from pipeline.storage.runs import open_store
+from svmcore.errors import InputError
 
 __all__ = ["Session", "check_inputs", "open_session"]
+
+PAUSE_SECONDS = 1.0
 
 
 def check_inputs(exp: Experiment, store: str | None = None) -> Store:
@@ -29,10 +33,21 @@ def check_inputs(exp: Experiment, store: str | None = None) -> Store:
 
 
 class _LazyWorkers(Workers):
-    """Workers that start when the first task is there, and again after they were lost."""
+    """Workers that start when the first task is there, and again after they were lost.
 
-    def __init__(self, opened: Callable[[], Workers]) -> None:
-        self._opened = functools.cache(opened)
+    `opened(again)` opens them. A second thread that loses the same workers does not close those that came after.
+    """
+
+    def __init__(self, opened: Callable[[bool], Workers]) -> None:
+        self._open, self._lock = opened, threading.Lock()
+        self._now: Workers | None = None
+        self._again = False
+
+    def _opened(self) -> Workers:
+        with self._lock:
+            if self._now is None:
+                self._now, self._again = self._open(self._again), True
+            return self._now
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -42,13 +57,16 @@ class _LazyWorkers(Workers):
     def client(self) -> Any:  # type: ignore[override]
         return self._opened().client
 
-    def map(self, fn: Any, items: Sequence[Any], retries: int = 2) -> Iterator[tuple[int, Any]]:
+    def map(self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never) -> Iterator[tuple[int, Any]]:
         """As `Workers.map`; no items, no workers."""
+        if not items:
+            return
+        workers = self._opened()
         try:
-            if items:
-                yield from self._opened().map(fn, items, retries)
+            yield from workers.map(fn, items, retries, sign)
         except ClusterLost:
-            self._opened.cache_clear()
+            with self._lock:
+                self._now = None if self._now is workers else self._now
             raise
 
 
@@ -62,6 +80,7 @@ class Session:
     workers: Workers
     clock: Clock
     progress: Progress = silent
+    strict: bool = False  # whether only a run that is certified whole may be promoted
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -72,21 +91,36 @@ class Session:
 
 @contextlib.contextmanager
 def open_session(
-    exp: Experiment, store: Store, progress: Progress | None = None, clock: Clock | None = None
+    exp: Experiment,
+    store: Store,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    strict: bool = False,
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock = clock or Clock()
-    with told_when_full(store.cache), contextlib.ExitStack() as stack:
+    with told_when_full(store.cache), store.draft() as folder, contextlib.ExitStack() as cluster:
+        workers = _LazyWorkers(lambda again: _opened(exp, cluster, clock, again))
+        if exp.cluster.remote:
+            _ = workers.n
+        yield Session(exp, store, folder, workers, clock, progress or silent, strict)
 
-        def opened() -> Workers:
-            with clock("start"):
-                workers = stack.enter_context(open_workers(exp.cluster))
+
+def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool) -> Workers:
+    """Workers, in place of those that were lost; `again` waits for a scheduler that is started anew."""
+    until = time.monotonic() + (LOST_SECONDS if again else 0.0)
+    with clock("start"):
+        with contextlib.suppress(OSError, RuntimeError):  # nobody answers
+            cluster.close()
+        while True:
+            try:
+                workers = cluster.enter_context(open_workers(exp.cluster))
                 if workers.client is not None:
                     workers.client.run(warm_up)
                 return workers
-
-        workers: Workers = _LazyWorkers(opened)
-        if exp.cluster.remote:
-            workers = opened()
-        folder = stack.enter_context(store.draft())
-        yield Session(exp, store, folder, workers, clock, progress or silent)
+            except (InputError, OSError) as error:
+                if not again:
+                    raise
+                if time.monotonic() > until:
+                    raise ClusterLost(f"the cluster did not come back ({error})") from error
+            time.sleep(PAUSE_SECONDS)

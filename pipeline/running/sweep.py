@@ -1,8 +1,10 @@
 """What a sweep adds to a run: the scores of its points, and the best of them trained on all rows."""
 
 import dataclasses
+import functools
+from typing import Any
 
-from pipeline.answers.result import read_answer
+from pipeline.answers.result import read_answers
 from pipeline.compute.progress import silent
 from pipeline.config.schema import Experiment
 from pipeline.config.sections import Sweep
@@ -27,22 +29,23 @@ def sweep_of(exp: Experiment) -> Sweep:
 
 def rank(session: Session, batch: Batch) -> list[Entry]:
     """Leaderboard, best first, and results.csv in the draft."""
+    opened = functools.cache(datasets.open_dataset)
     with session.clock("score"):
         entries: list[Entry] = []
         for done, point in enumerate(batch.points, start=1):
-            entries.append(_entry(session, batch.part_of(point), point))
+            part = batch.part_of(point)
+            entries.append(_entry(session, opened(part.data.path), part, point))
             session.progress("points", done, len(batch.points))
         entries = ranked(entries)
         (session.folder / "results.csv").write_text(results_csv(entries), encoding="utf-8")
     return entries
 
 
-def _entry(session: Session, part: Part, point: Point) -> Entry:
-    dataset = datasets.open_dataset(part.data.path)
+def _entry(session: Session, dataset: Any, part: Part, point: Point) -> Entry:
     tasks = part.tasks[point.index]
     if tasks[0][0].fold is not None or not dataset.n_test:
         return cross_validated(dataset, point.index, point.params, tasks)
-    results = [read_answer(task)[0] for task in tasks[0]]
+    results, _ = read_answers(tasks[0])
     model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
     recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
     tested = decisions.score_test_rows(dataset, model, silent, scorers(session), recipe)

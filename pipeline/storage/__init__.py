@@ -1,5 +1,5 @@
-"""Bytes that stay: `files`, owned folders (`leases`), `sealed` arrays, the `cache`, runs in a `local` store or on `s3`.
+"""Bytes that stay: `files`, owned folders (`leases`), what a folder holds (`manifest`), `sealed` arrays, the `cache`.
 
-`runs` opens a store, `base` is what every store can do, `bucket` speaks to an object store, `mirror` and `copies` bring
-its objects here.
+`runs` opens a store, in a folder or on `s3`; `base` is what both can do, `bucket` speaks to an object store, `mirror`
+brings finished parts of the cache from there and back. `private` is what belongs to one user of a host.
 """

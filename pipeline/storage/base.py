@@ -8,12 +8,12 @@ import abc
 import contextlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pipeline.storage.cache import claim, using
+from pipeline.storage.cache import Elsewhere, using
 from pipeline.storage.leases import LeaseLost, owned_folder, told_when_lost
 
 __all__ = ["DRAFTS", "Store", "drafting"]
@@ -42,6 +42,18 @@ class Store(abc.ABC):
         """Read what stands at `key`; FileNotFoundError if nothing does."""
 
     @abc.abstractmethod
+    def create_bytes(self, key: str, data: bytes) -> bool:
+        """Write `data` at `key`, whole or not at all, unless something stands there; whether it was written."""
+
+    @abc.abstractmethod
+    def keys(self, prefix: str) -> list[str]:
+        """Keys of everything below the folder `prefix`; none if there is no such folder."""
+
+    @abc.abstractmethod
+    def remove(self, key: str) -> None:
+        """Remove the run `key`: it is not listed from the first moment on."""
+
+    @abc.abstractmethod
     def run_keys(self) -> Iterator[str]:
         """Keys `NAME/RUN_ID` of the published runs."""
 
@@ -49,8 +61,8 @@ class Store(abc.ABC):
     def draft(self) -> "contextlib.AbstractContextManager[Path]":
         """Yield a local folder to write a run into; it is gone afterwards unless it was published.
 
-        Meanwhile nobody removes it, nor what `sync` names. LeaseLost in place of an error of the block where this
-        process slept so long that others did: work that is done again finds what was finished.
+        Meanwhile nobody removes it, nor what is claimed of the cache. LeaseLost in place of an error of the block where
+        this process slept so long that others did: work that is done again finds what was finished.
         """
 
     @abc.abstractmethod
@@ -65,18 +77,6 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def cache(self) -> Path:
         """Local folder of reusable blocks: data, gram, problems."""
-
-    def sync(self, names: Iterable[str]) -> None:
-        """Say that this run uses the parts `data/FP`, `problems/FP` of the cache.
-
-        Nobody evicts them until the draft ends. Those that another machine made are brought here; those that only this
-        machine has go the other way.
-        """
-        claim(self.cache, names)
-
-    @abc.abstractmethod
-    def push(self, name: str) -> None:
-        """Let other machines find a part of the cache that was finished here."""
 
     def address(self, key: str) -> str:
         """Where `key` is, as a user gives it."""
@@ -102,9 +102,9 @@ class Store(abc.ABC):
 
 
 @contextlib.contextmanager
-def drafting(cache: Path, drafts: Path) -> Iterator[Path]:
+def drafting(cache: Path, drafts: Path, mirror: Elsewhere | None = None) -> Iterator[Path]:
     """A folder in `drafts`, and a lease on what is used of `cache`: see `Store.draft`."""
-    with using(cache) as lease, owned_folder(drafts) as folder:
+    with using(cache, mirror=mirror) as lease, owned_folder(drafts) as folder:
         try:
             with told_when_lost(folder):
                 yield folder

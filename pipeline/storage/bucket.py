@@ -1,20 +1,26 @@
 """Objects of a bucket: opened with the standard AWS_* variables, copied in parallel, errors told in one sentence.
 
 The only file that knows obstore. What the objects mean is the business of `pipeline.storage.s3` and of the readers.
+Readers that need files get copies, in a folder that ends with this process.
 """
 
+import atexit
 import contextlib
 import datetime
+import functools
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from pipeline.storage.files import write_atomic
+from pipeline.storage.leases import owned_folder
+from pipeline.storage.private import cache_folder, private_folder
 from svmcore.errors import InputError
 
-__all__ = ["Bucket", "open_reader"]
+__all__ = ["Bucket", "address_of", "fetched", "open_reader"]
 
 ATTEMPTS = 4
 PATIENCE = datetime.timedelta(seconds=30)  # for all attempts at one request
@@ -107,7 +113,7 @@ class Bucket:
         with _told(self.url):
             obstore.put(self._store, key, data)
 
-    def create(self, key: str, data: bytes) -> bool:
+    def create(self, key: str, data: bytes | Path) -> bool:
         """Write an object unless it is there; whether it was written. Of several writers one succeeds."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
@@ -172,16 +178,61 @@ class Bucket:
             with _told(self.url):
                 obstore.delete(self._store, list(keys))
 
-    def upload(self, folder: Path, prefix: str, files: Iterable[Path]) -> None:
-        """Put files of `folder` below `prefix`, several at a time."""
-        _all(lambda file: self.put(f"{prefix}/{file.relative_to(folder).as_posix()}", file), files)
+    def upload(
+        self, folder: Path, prefix: str, files: Iterable[Path], may_replace: Callable[[], bool] | None = None
+    ) -> bool:
+        """Put files of `folder` below `prefix`, several at a time; whether all were put.
+
+        Where an object is there already, `may_replace` is asked, and only if it says so is it replaced.
+        """
+
+        def put(file: Path) -> bool:
+            key = f"{prefix}/{file.relative_to(folder).as_posix()}"
+            if may_replace is not None and self.create(key, file):
+                return True
+            if may_replace is not None and not may_replace():
+                return False
+            self.put(key, file)
+            return True
+
+        return all(_all(put, files))
 
     def download(self, prefix: str, keys: Iterable[str], folder: Path) -> None:
         """Get objects below `prefix` into `folder`, several at a time."""
         _all(lambda key: write_atomic(folder / key.removeprefix(f"{prefix}/"), self.get(key)), keys)
 
 
-def _all(fn: Callable[[Any], None], items: Iterable[Any]) -> None:
+def _all(fn: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(fn, items):
-            pass
+        return list(pool.map(fn, items))
+
+
+# ---- copies for readers that need files
+_addresses: dict[Path, str] = {}
+
+
+@functools.cache
+def _copies() -> Path:
+    """Folder of this process's copies, gone at its end; those of killed processes are swept."""
+    parent = private_folder(cache_folder() / "copies")
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(owned_folder(parent))
+
+
+@functools.lru_cache(maxsize=16)
+def fetched(url: str) -> Path:
+    """Copy all objects below `url` into a folder of this process, which is not there if they are none."""
+    bucket = Bucket(url)
+    folder = Path(tempfile.mkdtemp(dir=_copies())).joinpath(*bucket.url.split("/")[-2:])
+    bucket.download("", bucket.keys(), folder)
+    _addresses[folder] = bucket.url
+    return folder
+
+
+def address_of(folder: Path) -> str:
+    """Return where a folder came from, as a user gives it: a URL, or its own path."""
+    for parent in (folder, *folder.parents):
+        if parent in _addresses:
+            return "/".join([_addresses[parent], *folder.relative_to(parent).parts])
+    return str(folder)

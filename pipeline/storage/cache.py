@@ -2,7 +2,8 @@
 
 An entry is a folder `KIND/FINGERPRINT`. A run holds one lease below `.leases`, a list of the entries that it uses;
 whoever removes entries writes down which before it looks at the leases. So of a user and a remover who come at once,
-one sees the other. What is in an entry is no concern of this file.
+one sees the other. Where the cache has a mirror, what is claimed is fetched from it, and what is finished goes there.
+What is in an entry is no concern of this file.
 """
 
 import contextlib
@@ -11,11 +12,12 @@ import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 from pipeline.storage.files import write_atomic
 from pipeline.storage.leases import LEASE_SECONDS, Lease, is_over, owned_name, storage_time, sweep
 
-__all__ = ["claim", "discard", "evict", "using"]
+__all__ = ["Elsewhere", "claim", "discard", "evict", "finished", "using"]
 
 KINDS = ("data", "gram", "problems")
 LEASES, EVICTED = ".leases", ".evicted"
@@ -24,10 +26,21 @@ WAIT_SECONDS = 0.02
 
 
 # ---- in use
+class Elsewhere(Protocol):
+    """Where other machines get finished entries from; those of a kind that it does not keep mean nothing to it."""
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Fetch entries that are there alone, send those that are here alone."""
+
+    def push(self, name: str) -> None:
+        """Send an entry that was finished here."""
+
+
 class _Names:
     """A lease with a list of entries; `-NAME` takes one back."""
 
-    def __init__(self, root: Path, prefix: str, seconds: float) -> None:
+    def __init__(self, root: Path, prefix: str, seconds: float, mirror: Elsewhere | None = None) -> None:
+        self.mirror = mirror
         self.lines: list[str] = []
         self.path = root / LEASES / f"{prefix}{owned_name(seconds)}"
         self._write()
@@ -52,11 +65,11 @@ _used: dict[Path, list[_Names]] = {}
 
 
 @contextlib.contextmanager
-def using(root: Path, seconds: float = LEASE_SECONDS) -> Iterator[Lease]:
-    """Keep what this process claims of the cache at `root` until the end of the block."""
+def using(root: Path, seconds: float = LEASE_SECONDS, mirror: Elsewhere | None = None) -> Iterator[Lease]:
+    """Keep what this process claims of the cache at `root` until the end of the block; other machines see `mirror`."""
     if (root / LEASES).is_dir():
         sweep(root / LEASES)
-    names = _Names(root, "", seconds)
+    names = _Names(root, "", seconds, mirror)
     _used.setdefault(root, []).append(names)
     try:
         yield names.lease
@@ -66,12 +79,25 @@ def using(root: Path, seconds: float = LEASE_SECONDS) -> Iterator[Lease]:
 
 
 def claim(root: Path, entries: Iterable[str]) -> None:
-    """Say that this process uses the entries `KIND/FINGERPRINT`, before it looks whether they are there."""
+    """Say that this process uses the entries `KIND/FINGERPRINT`, before it looks whether they are there.
+
+    Nobody evicts them meanwhile, and those that other machines finished are brought here.
+    """
     wanted = list(entries)
     for names in _used.get(root, ()):
         names.add(wanted)
     while _used.get(root) and not _named(root, REMOVING).isdisjoint(wanted):
         time.sleep(WAIT_SECONDS)
+    for names in _used.get(root, ()):
+        if names.mirror is not None:
+            names.mirror.sync(wanted)
+
+
+def finished(root: Path, entry: str) -> None:
+    """Let other machines find an entry that was finished here."""
+    for names in _used.get(root, ()):
+        if names.mirror is not None:
+            names.mirror.push(entry)
 
 
 def _named(root: Path, prefix: str) -> set[str]:

@@ -19,6 +19,7 @@ __all__ = [
     "FULL",
     "StoreFull",
     "check_writable",
+    "create_atomic",
     "flush",
     "publish_folder",
     "remove_empty",
@@ -62,6 +63,23 @@ def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
     _make(path.parent, durable)
     with writing(path, durable) as partial:
         partial.write_bytes(data)
+
+
+def create_atomic(path: Path, data: bytes) -> bool:
+    """Write `data` to `path` in one step unless there is a file; whether it was written. Of several one succeeds."""
+    _make(path.parent, durable=True)
+    partial = path.with_name(f".{path.name}.partial-{owned_name()}")
+    sweep(path.parent, f".{glob.escape(path.name)}.partial-*")
+    try:
+        partial.write_bytes(data)
+        flush(partial)
+        os.link(partial, path)  # a rename would replace what is there
+        flush(path.parent)
+    except FileExistsError:
+        return False
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
 
 
 def publish_folder(folder: Path, target: Path) -> None:

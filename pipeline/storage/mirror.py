@@ -1,21 +1,30 @@
 """Finished parts of a cache, copied to a bucket and fetched from it, so that another machine goes on from them."""
 
 import contextlib
+import functools
 import hashlib
+import io
+import itertools
+import json
 import os
 import threading
-from collections.abc import Iterable
+import uuid
+import zipfile
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from pipeline.storage.bucket import Bucket
-from pipeline.storage.sealed import Sealed, building
+from pipeline.storage.bucket import THREADS, Bucket
+from pipeline.storage.files import write_atomic
+from pipeline.storage.manifest import MANIFEST, check_parts, read_manifest
+from pipeline.storage.sealed import building
 from svmcore.errors import InputError
 
 __all__ = ["CACHE", "Mirror", "staging"]
 
-MARKERS = {"data": "manifest.json", "problems": "result.json"}  # the last file of each kind of finished part
 CACHE = ".cache"
+DATA, ANSWERS = "data", "problems"
+BATCH, BATCH_BYTES = 256, 16 << 20
 
 
 def staging(url: str) -> Path:
@@ -30,29 +39,40 @@ def staging(url: str) -> Path:
 
 
 class Mirror:
-    """The cache in `folder`, of which datasets and answers are copied to and from a bucket while the work goes on."""
+    """The cache in `folder`, of which datasets and answers are copied to and from a bucket while the work goes on.
+
+    A dataset is a folder there. Answers are small and many: those that wait while others are under way go together, as
+    `ID.zip` and, after it, `ID.json` with their names.
+    """
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
         self.bucket, self.folder = bucket, folder
         self._pushing: list[Future[None]] = []
-        self._known: dict[str, set[str]] = {}
+        self._waiting: list[str] = []
+        self._known: dict[str, dict[str, list[str]]] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="push")
 
     def sync(self, names: Iterable[str]) -> None:
         """Pull what another machine finished and this one has not; push what only this one has."""
-        wanted = list(dict.fromkeys(names))
-        here = [name for name in wanted if (self.folder / name / _marker(name)).exists()]
-        there = {name for name in wanted if name in self._remote(_kind(name))}
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(self._pull, sorted(there.difference(here))))
-        for name in here:
-            if name not in there:
-                self.push(name)
+        every = list(dict.fromkeys(names))
+        for kind in (DATA, ANSWERS):
+            wanted = [name for name in every if name.startswith(f"{kind}/")]
+            here = {name for name in wanted if (self.folder / name / MANIFEST).exists()}
+            there = self._remote(kind) if wanted else {}
+            self._pull(kind, [name for name in wanted if name in there and name not in here])
+            for name in wanted:
+                if name in here and name not in there:
+                    self.push(name)
 
     def push(self, name: str) -> None:
         """Start to copy a finished part to the bucket."""
-        self._pushing.append(self._pool.submit(self._push, name))
+        if name.startswith(f"{DATA}/"):
+            self._pushing.append(self._pool.submit(self._push_dataset, name))
+        elif name.startswith(f"{ANSWERS}/"):
+            with self._lock:
+                self._waiting.append(name)
+            self._pushing.append(self._pool.submit(self._push_answers))
 
     def settle(self) -> None:
         """Wait until all has reached the bucket; raises what kept it from that."""
@@ -64,37 +84,78 @@ class Mirror:
         for future in self._pushing:
             future.exception()
 
-    def _pull(self, name: str) -> None:
-        prefix = f"{CACHE}/{name}"
-        last = f"{prefix}/{_marker(name)}"
-        keys = [key for key in self.bucket.keys(prefix) if key != last]
-        if _kind(name) == "problems":  # its own hash is checked by whoever reads it
-            self.bucket.download(prefix, keys, self.folder / name)
-            self.bucket.download(prefix, [last], self.folder / name)
-            return
-        with contextlib.suppress(InputError), building(self.folder / name) as draft:  # damaged there: made again here
-            self.bucket.download(prefix, [*keys, last], draft)
-            Sealed(draft).verify()
+    def _remote(self, kind: str) -> dict[str, list[str]]:
+        """Finished parts of a kind in the bucket, as they were when first asked for, and the objects that hold each."""
+        with self._lock:
+            if kind not in self._known:
+                listed = self.bucket.keys(f"{CACHE}/{kind}")
+                self._known[kind] = self._datasets(listed) if kind == DATA else self._batches(listed)
+            return self._known[kind]
 
-    def _push(self, name: str) -> None:
-        folder, prefix, last = self.folder / name, f"{CACHE}/{name}", self.folder / name / _marker(name)
+    def _datasets(self, listed: Sequence[str]) -> dict[str, list[str]]:
+        last = f"/{MANIFEST}"
+        folders = [key.removesuffix(last) for key in listed if key.endswith(last) and key.count("/") == 3]
+        return {f.removeprefix(f"{CACHE}/"): [key for key in listed if key.startswith(f"{f}/")] for f in folders}
+
+    def _batches(self, listed: Sequence[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        indices = [key for key in listed if key.endswith(".json")]
+        with ThreadPoolExecutor(THREADS) as pool:
+            for key, index in zip(indices, pool.map(self.bucket.get, indices), strict=True):
+                for name in json.loads(index):
+                    found.setdefault(name, []).append(key.removesuffix(".json") + ".zip")
+        return found
+
+    # ---- datasets
+    def _push_dataset(self, name: str) -> None:
+        folder, prefix, last = self.folder / name, f"{CACHE}/{name}", self.folder / name / MANIFEST
         self.bucket.upload(folder, prefix, [file for file in folder.rglob("*") if file.is_file() and file != last])
         self.bucket.upload(folder, prefix, [last])
 
-    def _remote(self, kind: str) -> set[str]:
-        """Names of the finished parts of a kind in the bucket, as they were when first asked for."""
+    def _pull_dataset(self, name: str) -> None:
+        with contextlib.suppress(InputError), building(self.folder / name) as draft:  # damaged there: made again here
+            self.bucket.download(f"{CACHE}/{name}", self._known[DATA][name], draft)
+            check_parts(draft, read_manifest(draft))
+
+    # ---- answers
+    def _push_answers(self) -> None:
+        """Send some of those that wait, at most so many as fit the memory of one batch."""
         with self._lock:
-            if kind not in self._known:
-                end = f"/{MARKERS[kind]}"
-                keys = self.bucket.keys(f"{CACHE}/{kind}")
-                names = {key.removeprefix(f"{CACHE}/").removesuffix(end) for key in keys if key.endswith(end)}
-                self._known[kind] = {name for name in names if name.count("/") == 1}
-            return self._known[kind]
+            sizes = itertools.accumulate(_bytes(self.folder / name) for name in self._waiting[:BATCH])
+            count = max(1, sum(size <= BATCH_BYTES for size in sizes))
+            names, self._waiting = self._waiting[:count], self._waiting[count:]
+        if names:
+            key = f"{CACHE}/{ANSWERS}/{uuid.uuid4().hex}"
+            self.bucket.put(f"{key}.zip", _zipped(self.folder, names))
+            self.bucket.put(f"{key}.json", json.dumps(names).encode())
+
+    def _pull(self, kind: str, names: Sequence[str]) -> None:
+        with ThreadPoolExecutor(THREADS) as pool:
+            if kind == DATA:
+                list(pool.map(self._pull_dataset, names))
+                return
+            batches = sorted({key for name in names for key in self._known[kind][name]})
+            list(pool.map(functools.partial(self._unzip, set(names)), batches))
+
+    def _unzip(self, wanted: Collection[str], key: str) -> None:
+        """Put the wanted answers of a batch where they belong; whoever reads them checks their hashes."""
+        with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(self.bucket.get(key))) as batch:
+            for member in batch.namelist():
+                name, _, file = member.rpartition("/")
+                if name in wanted:
+                    write_atomic(self.folder / name / file, batch.read(member), durable=False)
 
 
-def _kind(name: str) -> str:
-    return name.partition("/")[0]
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
 
-def _marker(name: str) -> str:
-    return MARKERS[_kind(name)]
+def _zipped(root: Path, names: Sequence[str]) -> bytes:
+    """An archive of the files of some folders, the manifest of each last."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as batch:
+        for name in names:
+            files = [file for file in (root / name).iterdir() if file.is_file() and not file.name.startswith(".")]
+            for file in sorted(files, key=lambda file: file.name == MANIFEST):
+                batch.write(file, f"{name}/{file.name}")
+    return buffer.getvalue()

@@ -1,16 +1,99 @@
-"""Where runs are and what they are called: the store at a path or a URL, and the name of a run in it."""
+"""Where runs are and what they are called: the store at a path or a URL, and the name of a run in it.
 
+In a folder a run is published by one rename on its file system, and the cache is in the store.
+"""
+
+import contextlib
 import datetime
+import errno
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.config.redact import redacted_text
 from pipeline.config.values import expand, is_url
-from pipeline.storage.base import Store
-from pipeline.storage.local import LocalStore
+from pipeline.storage.base import DRAFTS, Store, drafting
+from pipeline.storage.files import check_writable, create_atomic, publish_folder, remove_empty, write_atomic
+from pipeline.storage.leases import release, remove_folder
 from pipeline.storage.s3 import ObjectStore
 from svmcore.errors import InputError
 
-__all__ = ["open_store", "run_id"]
+__all__ = ["LocalStore", "open_store", "run_id"]
+
+
+class LocalStore(Store):
+    """A folder; publishing is one rename on its file system."""
+
+    def __init__(self, url: str | Path) -> None:
+        self.path = Path(url).expanduser().absolute()
+        self.url = str(self.path)
+
+    @property
+    def cache(self) -> Path:
+        """STORE/.cache."""
+        return self.path / ".cache"
+
+    def check(self, write: bool = True) -> None:
+        """Refuse a path under a plain file, or under a folder that does not take a file."""
+        there = next(p for p in (self.path, *self.path.parents) if os.path.lexists(p))
+        if not there.is_dir():
+            raise InputError(f"store {self.url}: {there} is a file, not a folder; give a folder that can be written")
+        if not write and there != self.path:
+            raise InputError(f"store {self.url}: no such folder; give the folder or URL that runs were written to")
+        if write:
+            check_writable(there, f"store {self.url}")
+
+    def put_bytes(self, key: str, data: bytes) -> None:
+        """Write through a hidden file beside the target, then rename."""
+        write_atomic(self.path / key, data)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Read the file."""
+        return (self.path / key).read_bytes()
+
+    def create_bytes(self, key: str, data: bytes) -> bool:
+        """Write a hidden file beside the target, and give it the name if that is free."""
+        return create_atomic(self.path / key, data)
+
+    def keys(self, prefix: str) -> list[str]:
+        """Files below a folder that are not being written."""
+        files = (file for file in (self.path / prefix).rglob("*") if file.is_file() and not file.name.startswith("."))
+        return sorted(file.relative_to(self.path).as_posix() for file in files)
+
+    def remove(self, key: str) -> None:
+        """Rename the folder to a hidden one, and remove that."""
+        remove_folder(self.path / key)
+        remove_empty((self.path / key).parent)
+
+    def run_keys(self) -> Iterator[str]:
+        """Folders with metrics; hidden ones are drafts."""
+        for file in sorted(self.path.glob("*/*/metrics.json")):
+            folder = file.parent
+            if not folder.name.startswith(".") and not folder.parent.name.startswith("."):
+                yield f"{folder.parent.name}/{folder.name}"
+
+    @contextlib.contextmanager
+    def draft(self) -> Iterator[Path]:
+        """A folder `.drafts/HOST-PID-...` of this store."""
+        with drafting(self.cache, self.path / DRAFTS) as folder:
+            yield folder
+
+    def tidy(self) -> None:
+        """Remove the store's own folders, and the store, where they are empty."""
+        remove_empty(*self.cache.glob("*"), self.cache, self.path / DRAFTS, self.path)
+
+    def publish(self, folder: Path, key: str) -> bool:
+        """Rename; a folder that is not empty is never replaced."""
+        if any((self.path / key).glob("*")):
+            return False
+        release(folder)
+        try:
+            publish_folder(folder, self.path / key)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                return False
+            raise
+        return True
 
 
 def open_store(url: str | Path, write: bool = True) -> Store:

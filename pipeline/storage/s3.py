@@ -7,7 +7,7 @@ after all else is there. K is mapped by the solvers and stays on this machine.
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.storage.base import DRAFTS, Store, drafting
@@ -52,6 +52,19 @@ class ObjectStore(Store):
         """Get one object."""
         return self.bucket.get(key)
 
+    def create_bytes(self, key: str, data: bytes) -> bool:
+        """Put one object, if there is none."""
+        return self.bucket.create(key, data)
+
+    def keys(self, prefix: str) -> list[str]:
+        """Objects below a folder."""
+        return self.bucket.keys(prefix)
+
+    def remove(self, key: str) -> None:
+        """Delete the object that makes the run visible, then the others."""
+        self.bucket.delete([f"{key}/{LAST}"])
+        self.bucket.delete(self.bucket.keys(key))
+
     def run_keys(self) -> Iterator[str]:
         """Folders with metrics."""
         for name in self.bucket.folders():
@@ -73,7 +86,7 @@ class ObjectStore(Store):
     def draft(self) -> Iterator[Path]:
         """A folder of the staging folder; at the end all finished parts have reached the store."""
         try:
-            with drafting(self.cache, self.cache / DRAFTS) as folder:
+            with drafting(self.cache, self.cache / DRAFTS, self._mirror) as folder:
                 yield folder
                 self._mirror.settle()
         finally:
@@ -89,10 +102,13 @@ class ObjectStore(Store):
         self._sweep(key.partition("/")[0])
         if not (claim := _Claim.take(self.bucket, f"{key}/{CLAIM}", self.seconds)):
             return False
+        if f"{key}/{LAST}" in self.bucket.keys(key):  # another was published, and gave up its claim
+            claim.give_up()
+            return False
         try:
             files = [file for file in folder.rglob("*") if file.is_file() and file != folder / LAST]
-            self.bucket.upload(folder, key, files)
-            visible = claim.renew() and self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
+            whole = self.bucket.upload(folder, key, files, claim.renew)
+            visible = whole and claim.renew() and self.bucket.create(f"{key}/{LAST}", (folder / LAST).read_bytes())
             if visible and not claim.renew():  # asleep between the two: others may have removed what comes before
                 self.bucket.delete([f"{key}/{LAST}"])
                 visible = False
@@ -103,8 +119,7 @@ class ObjectStore(Store):
         if not visible:
             self._withdraw(key, claim)
             return False
-        claim.end()
-        self.bucket.delete([claim.key])
+        claim.give_up()
         return True
 
     def _withdraw(self, key: str, claim: "_Claim") -> None:
@@ -135,17 +150,6 @@ class ObjectStore(Store):
         key = f"{CACHE}/clock"
         self.bucket.put(key, b"")
         return self.bucket.stat(key)[1]
-
-    # ---- finished parts of the cache
-    def sync(self, names: Iterable[str]) -> None:
-        """Pull what another machine finished and this one has not; push what only this one has."""
-        names = [*names]
-        super().sync(names)
-        self._mirror.sync(names)
-
-    def push(self, name: str) -> None:
-        """Copy a finished part to the store while the work goes on."""
-        self._mirror.push(name)
 
 
 class _Claim:
@@ -180,6 +184,11 @@ class _Claim:
         """Renew it no more."""
         self._ended.set()
         self._thread.join()
+
+    def give_up(self) -> None:
+        """End, and let others have the name if they can."""
+        self.end()
+        self.bucket.delete([self.key])
 
     def _beat(self, seconds: float) -> None:
         while not self._ended.wait(seconds):

@@ -1,27 +1,25 @@
-"""Folders of zarr arrays that cannot lie: sha256 of every file in a manifest, published by a rename.
+"""Folders of zarr arrays that cannot lie: with a manifest, published by a rename.
 
 Every chunk carries a CRC-32C, so a flipped bit is an error when it is read; the manifest knows every file, so a
 missing chunk is an error and never zeros. `verify` compares all hashes.
 """
 
 import contextlib
-import hashlib
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pipeline.storage.files import publish_folder, remove_empty, sha256_of_json, write_json
+from pipeline.storage.files import publish_folder, remove_empty
 from pipeline.storage.leases import owned_folder, release, remove_folder, told_when_lost
+from pipeline.storage.manifest import MANIFEST, Damaged, check_parts, compare, read_manifest
 from svmcore.errors import InputError
 
-__all__ = ["ArrayWriter", "Damaged", "Sealed", "building", "seal"]
+__all__ = ["ArrayWriter", "Sealed", "building"]
 
-MANIFEST = "manifest.json"
 CHUNK_BYTES = 16 << 20
 
 
@@ -29,13 +27,6 @@ def _codecs() -> list[Any]:
     from zarr.codecs import BloscCodec, BloscShuffle, Crc32cCodec
 
     return [BloscCodec(cname="lz4", clevel=1, shuffle=BloscShuffle.shuffle), Crc32cCodec()]
-
-
-class Damaged(InputError):
-    """A sealed folder that is not what was written."""
-
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(f"{path}: damaged: {what}; delete this folder and run again")
 
 
 class ArrayWriter:
@@ -77,27 +68,6 @@ class ArrayWriter:
             self._flush(self._n_held)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _seal_of(manifest: Mapping[str, Any]) -> str:
-    body = {key: value for key, value in manifest.items() if key != "sha256"}
-    return sha256_of_json(body)
-
-
-def seal(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the manifest of a finished folder: the facts, and bytes and sha256 of every file."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    listed = {
-        path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": _sha256(path)} for path in files
-    }
-    manifest = dict(facts) | {"files": listed}
-    manifest["sha256"] = _seal_of(manifest)
-    write_json(folder / MANIFEST, manifest)
-
-
 @contextlib.contextmanager
 def building(target: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder beside `target`, renamed to it at the end, or removed if anything goes wrong.
@@ -134,17 +104,16 @@ class Sealed:
 
     Parameters
     ----------
-    kind, version
-        What it must hold, and the highest version of it that can be read; default whatever it holds.
+    kind, newest
+        What it must hold, and the highest format of it that can be read.
     """
 
-    def __init__(self, path: str | os.PathLike[str], kind: str | None = None, version: int | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], kind: str, newest: int) -> None:
         self.path = Path(path)
-        self.manifest = self._read_manifest(kind, version)
-        self._files: Mapping[str, Mapping[str, Any]] = self.manifest["files"]
-        for name in self._files:
-            if name.endswith("zarr.json"):
-                self._compare(name)
+        self.manifest = read_manifest(self.path, kind, newest)
+        for part in self.manifest["parts"]:
+            if part.endswith("zarr.json"):
+                compare(self.path, self.manifest, part)
 
     def read(self, name: str, lo: int = 0, hi: int | None = None) -> NDArray[Any]:
         """Return rows lo ... hi - 1 of the array `name`."""
@@ -155,7 +124,7 @@ class Sealed:
             array = zarr.open_array(str(self.path / name), mode="r")
             return np.asarray(array[lo : array.shape[0] if hi is None else hi])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
-            raise self._damaged(f"{name} cannot be decoded ({str(error).splitlines()[0][:120]})") from None
+            raise Damaged(self.path, name, f"cannot be decoded ({str(error).splitlines()[0][:120]})") from None
 
     def chunk_rows(self, name: str) -> int:
         """Rows of one chunk of the array `name`."""
@@ -171,44 +140,9 @@ class Sealed:
 
     def verify(self) -> None:
         """Compare the sha256 of every file; a difference is an InputError naming the file."""
-        for name in self._files:
-            self._compare(name)
+        check_parts(self.path, self.manifest)
 
-    def _read_manifest(self, kind: str | None, version: int | None) -> dict[str, Any]:
-        try:
-            manifest = json.loads((self.path / MANIFEST).read_text())
-            found, sealed = (manifest["kind"], manifest["version"]), manifest["sha256"]
-        except OSError:
-            raise InputError(
-                f"{self.path}: no {kind or 'sealed folder'} here (no {MANIFEST}); give the folder of a finished one"
-            ) from None
-        except (ValueError, KeyError, TypeError):
-            raise self._damaged(f"{MANIFEST} cannot be read") from None
-        if sealed != _seal_of(manifest):
-            raise self._damaged(f"{MANIFEST} was changed")
-        if kind is not None and found[0] != kind:
-            raise InputError(f"{self.path}: holds a {found[0]}, not a {kind}")
-        if version is not None and found[1] > version:
-            raise InputError(
-                f"{self.path}: {kind} of version {found[1]}, this program reads up to {version}; update it"
-            )
-        return dict(manifest)
-
-    def _all_there(self, prefix: str) -> None:
-        for name, facts in self._files.items():
-            if name.startswith(prefix + "/"):
-                path = self.path / name
-                if not path.exists():
-                    raise self._damaged(f"{name} is missing")
-                if path.stat().st_size != facts["bytes"]:
-                    raise self._damaged(f"{name} has {path.stat().st_size} bytes instead of {facts['bytes']}")
-
-    def _compare(self, name: str) -> None:
-        path = self.path / name
-        if not path.exists():
-            raise self._damaged(f"{name} is missing")
-        if _sha256(path) != self._files[name]["sha256"]:
-            raise self._damaged(f"{name} was changed (its sha256 differs)")
-
-    def _damaged(self, what: str) -> Damaged:
-        return Damaged(self.path, what)
+    def _all_there(self, name: str) -> None:
+        for part in self.manifest["parts"]:
+            if part.startswith(name + "/") and not (self.path / part).exists():
+                raise Damaged(self.path, part, "is missing")

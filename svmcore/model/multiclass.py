@@ -1,6 +1,7 @@
 """Several classes as binary problems on one kernel: one-vs-rest and one-vs-one. Nothing is solved here."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -8,6 +9,8 @@ from svmcore.errors import InputError, InvalidProblem
 from svmcore.points import Floats
 
 __all__ = ["Scheme", "Target", "targets", "vote"]
+
+BLOCK = 4096  # rows whose votes are counted at once
 
 Scheme: TypeAlias = Literal["ovr", "ovo"]
 
@@ -20,8 +23,33 @@ class Target(NamedTuple):
     y: Floats  # (n,) in {-1, 0, +1}; 0 = the row is of neither class
 
 
-def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> list[Target]:
-    """Binary problems for class codes (n,) in 0 ... n_classes - 1.
+class _Targets(Sequence[Target]):
+    """Targets that are made when they are asked for: all of them at once are classes times rows."""
+
+    def __init__(self, codes: Floats, pairs: Sequence[tuple[int, int]]) -> None:
+        self.codes, self.pairs = codes, pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @overload
+    def __getitem__(self, index: int) -> Target: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Target]: ...
+
+    def __getitem__(self, index: int | slice) -> Target | list[Target]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(len(self))[index]]
+        positive, negative = self.pairs[index]
+        ours = self.codes == positive
+        if negative < 0 or len(self) == 1:
+            return Target(positive, negative, np.where(ours, 1.0, -1.0))
+        return Target(positive, negative, ours.astype(np.float64) - (self.codes == negative))
+
+
+def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> Sequence[Target]:
+    """Binary problems for class codes (n,) in 0 ... n_classes - 1, each made when it is asked for.
 
     Two classes are one problem with class 1 positive. One-vs-one goes through the pairs i < j in lexical order, with
     the later class j positive.
@@ -35,13 +63,13 @@ def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> list[Target]:
         raise InvalidProblem(f"training needs rows of at least 2 classes; given {n_classes}")
     if scheme not in ("ovr", "ovo"):
         raise InputError(f"multiclass must be ovr or ovo; given {scheme!r}")
-    codes = np.asarray(codes)
     if n_classes == 2:
-        return [Target(1, 0, np.where(codes == 1, 1.0, -1.0))]
-    if scheme == "ovr":
-        return [Target(k, -1, np.where(codes == k, 1.0, -1.0)) for k in range(n_classes)]
-    pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
-    return [Target(j, i, (codes == j).astype(np.float64) - (codes == i)) for i, j in pairs]
+        pairs = [(1, 0)]
+    elif scheme == "ovr":
+        pairs = [(k, -1) for k in range(n_classes)]
+    else:
+        pairs = [(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)]
+    return _Targets(np.asarray(codes), pairs)
 
 
 def vote(decision: Floats, n_classes: int, scheme: str) -> Floats:
@@ -52,6 +80,11 @@ def vote(decision: Floats, n_classes: int, scheme: str) -> Floats:
     >>> vote(np.array([[0.1, -2.0, -1.0]]), 3, "ovr")
     array([0])
     """
+    blocks = (decision[start : start + BLOCK] for start in range(0, len(decision), BLOCK))
+    return np.concatenate([np.empty(0, np.int64), *(_voted(block, n_classes, scheme) for block in blocks)])
+
+
+def _voted(decision: Floats, n_classes: int, scheme: str) -> Floats:
     if n_classes == 2:
         return (decision[:, 0] >= 0).astype(np.int64)
     if scheme == "ovr":

@@ -31,7 +31,10 @@ def is_fast() -> bool:
     """Whether numba compiles for a processor with the instruction that makes integer products pay."""
     if numba.config.CPU_FEATURES is not None:
         return "+avx512vnni" in numba.config.CPU_FEATURES
-    return numba.config.CPU_NAME is None and bool(llvm.get_host_cpu_features().get("avx512vnni", False))
+    try:
+        return numba.config.CPU_NAME is None and bool(llvm.get_host_cpu_features().get("avx512vnni", False))
+    except RuntimeError:  # a processor of which LLVM tells nothing
+        return False
 
 
 def products_size(n: int, m: int) -> int:

@@ -28,8 +28,12 @@ def n_threads() -> int:
     if asked.isdigit():
         return max(1, int(asked))
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(int(asked), cores)) if asked.isdigit() else cores
+    return max(1, min(int(asked), n_cores())) if asked.isdigit() else n_cores()
+
+
+def n_cores() -> int:
+    """Cores that this process may use; where the system does not tell (macOS), those there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Pool:

@@ -1,5 +1,6 @@
 """The most recently used columns of another source, under a byte budget."""
 
+import weakref
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +62,7 @@ class CachedColumns(Source):
         self.clock = 0
         self.n_held = 0
         self._strip: Floats | None = None
+        self._borrower: weakref.ref[CachedColumns] | None = None
 
     @property
     def capacity(self) -> int:
@@ -126,6 +128,7 @@ class CachedColumns(Source):
 
     def _fetch(self, missing: Floats) -> None:
         """Compute columns into free slots, or over the least recently used ones."""
+        self._reclaim()
         slots = self._free_slots(len(missing))
         evicted = self.column_in[slots]
         self.slot_of[evicted[evicted >= 0]] = -1
@@ -153,6 +156,18 @@ class CachedColumns(Source):
 
     def take(self, rows: Floats) -> "CachedColumns":
         """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
-        memory = self.arena.reshape(-1) if self.n_held == 0 else None
+        self._reclaim()
+        lends = self.n_held == 0
         limit = min(self.limit_bytes, self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize)
-        return CachedColumns(self.source.take(rows), limit, memory, None)
+        taken = CachedColumns(self.source.take(rows), limit, self.arena.reshape(-1) if lends else None, None)
+        self._borrower = weakref.ref(taken) if lends else None
+        return taken
+
+    def _reclaim(self) -> None:
+        """Memory that was lent is ours again: its borrower goes on with memory of its own, empty."""
+        borrower = self._borrower() if self._borrower is not None else None
+        self._borrower = None
+        if borrower is not None:
+            borrower._reclaim()
+            borrower.arena = np.empty_like(borrower.arena)
+            borrower.slot_of[:], borrower.column_in[:], borrower.n_held = -1, -1, 0

@@ -17,6 +17,9 @@ import psutil
 import pytest
 
 from flows.cli import main
+from pipeline import load_model
+from pipeline.registry.aliases import current
+from pipeline.storage.runs import open_store
 
 ENDLESS = {"data": {"source": "sklearn:digits"}, "C": 1e9, "kernel": {"name": "rbf", "gamma": 1e-5}}
 ENDLESS |= {"solver": {"name": "smo", "tol": 1e-13}}
@@ -163,6 +166,21 @@ def test_schedule__a_failed_run_says_why(service, batch):
     failed = service.wait(service.trigger(), "COMPLETED", "FAILED", "CRASHED")
     assert failed["state_type"] == "FAILED"
     assert "class_weight names 'dog'" in failed["state"]["message"]
+
+
+def test_schedule__a_run_that_fails_its_gate_is_failed_and_the_old_champion_still_answers(
+    service, rows_config, rows_csv
+):
+    config = rows_config | {"promote": "champion", "gate": {"min": {"accuracy": 0.1}}}
+    service.write(config)
+    service.wait(service.trigger(), "COMPLETED")
+    champion = current(open_store(service.store), "rows", "champion")
+    service.write(config | {"gate": {"min": {"accuracy": 1.1}}})
+    failed = service.wait(service.trigger(), "COMPLETED", "FAILED", "CRASHED")
+    assert failed["state_type"] == "FAILED"
+    assert "not promoted: min.accuracy is " in failed["state"]["message"]
+    assert current(open_store(service.store), "rows", "champion") == champion
+    assert champion.run in load_model(f"{service.store}/rows@champion").path
 
 
 def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(service, rows_config):

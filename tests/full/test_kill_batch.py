@@ -34,7 +34,7 @@ TOTAL = 10 * (3 * 5 * 5 + 1)
 
 def answers(store):
     """Stored answers and when they were written."""
-    return {file: file.stat().st_mtime_ns for file in Path(store).glob(".cache/problems/*/result.json")}
+    return {file: file.stat().st_mtime_ns for file in Path(store).glob(".cache/problems/*/manifest.json")}
 
 
 def driver(folder, store):

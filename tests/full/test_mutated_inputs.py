@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 from pipeline.config.load import load_experiment
 from pipeline.config.sections import Data
-from pipeline.model.parts import write_manifest
+from pipeline.model.parts import write_model_manifest
 from pipeline.model.stored import load_model
 from pipeline.report.page import read_run
 from pipeline.rows.sources.open import open_source
@@ -131,9 +131,9 @@ def test_models(rows_run, tmp_path, hashed):
     rows = [[0.0, 1.0]]
     for path, data in changed_files(folder, random.Random(2)):
         if hashed and path.name not in ("manifest.json", "owner"):
-            write_manifest(folder)
+            write_model_manifest(folder)
         survives(lambda: load_model(folder).predict(rows), (path.relative_to(folder), data))
-        write_manifest(folder)
+        write_model_manifest(folder)
 
 
 def test_run_folders(rows_run, tmp_path):

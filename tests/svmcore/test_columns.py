@@ -85,6 +85,26 @@ def test_lookup__copies_nothing_of_a_resident_gram():
     assert gram.lookup(np.array([5])).matrix is gram.matrix
 
 
+def test_take__lends_memory_that_its_owner_may_want_back():
+    whole, rows = source("cached-all", np.float64), np.arange(0, 90, 2)
+    part = whole.take(rows)
+    assert np.allclose(part.columns(np.arange(20)), K[np.ix_(rows[:20], rows)])
+    inner = part.take(np.arange(5))  # `part` holds columns by now: it lends nothing
+    assert np.allclose(whole.columns(np.arange(60)), K[:60])
+    for _ in range(2):
+        assert np.allclose(part.columns(np.arange(20)), K[np.ix_(rows[:20], rows)])
+        assert np.allclose(inner.columns(np.arange(5)), K[np.ix_(rows[:5], rows[:5])])
+
+
+def test_take__of_what_was_lent_is_lent_with_it():
+    whole, rows = source("cached-all", np.float64), np.arange(0, 90, 2)
+    part = whole.take(rows)
+    inner = part.take(np.arange(9))
+    assert np.allclose(inner.columns(np.arange(9)), K[np.ix_(rows[:9], rows[:9])])
+    whole.lookup(np.arange(60))
+    assert np.allclose(inner.columns(np.arange(9)), K[np.ix_(rows[:9], rows[:9])])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_take__is_the_source_of_those_rows_alone(kind):
     rows = np.array([7, 1, 50])

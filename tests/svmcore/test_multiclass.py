@@ -1,5 +1,7 @@
 """Several classes: targets, votes, and models assembled from binary solutions, against scikit-learn."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -96,3 +98,25 @@ def test_vote__ties_go_to_the_first_class():
     circle = np.array([[1.0, -1.0, 1.0]])  # 1 beats 0, 0 beats 2, 2 beats 1
     assert vote(circle, 3, "ovo").tolist() == [0]
     assert vote(np.array([[0.5, 0.5, 0.1]]), 3, "ovr").tolist() == [0]
+
+
+def test_targets__of_many_classes_take_the_memory_of_one():
+    codes = np.arange(20_000) % 1000
+    tracemalloc.start()
+    try:
+        positives = [int((target.y > 0).sum()) for target in targets(codes, 1000)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert positives == [20] * 1000
+    assert peak < 4e6  # all of them are 160 MB
+
+
+def test_vote__in_blocks_is_that_of_all_rows_at_once(monkeypatch):
+    rng = np.random.default_rng(0)
+    decision = rng.normal(size=(50, 6)).round(1)
+    whole = [vote(decision[:, :k], n, scheme) for k, n, scheme in ((1, 2, "ovr"), (6, 6, "ovr"), (6, 4, "ovo"))]
+    monkeypatch.setattr("svmcore.model.multiclass.BLOCK", 7)
+    parts = [vote(decision[:, :k], n, scheme) for k, n, scheme in ((1, 2, "ovr"), (6, 6, "ovr"), (6, 4, "ovo"))]
+    assert all(np.array_equal(*pair) for pair in zip(whole, parts, strict=True))
+    assert np.array_equal(whole[1], decision.argmax(axis=1))

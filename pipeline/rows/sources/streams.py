@@ -34,7 +34,7 @@ def folder_of(url: str) -> Path:
     place = expand(url)
     if not is_url(place):
         return local_path(url)
-    from pipeline.storage.copies import fetched
+    from pipeline.storage.bucket import fetched
 
     return fetched(place.rstrip("/"))
 

@@ -1,4 +1,6 @@
 import dataclasses
+import json
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +12,7 @@ from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from pipeline.answers import problem as problems
+from pipeline.answers import solve
 from pipeline.answers.problem import ProblemTask, bounds, held_out_counts
 from pipeline.answers.result import find_result, read_result, stored_decision
 from pipeline.answers.solve import solve_chains, solve_problem
@@ -17,6 +20,7 @@ from pipeline.compute.workers import InlineWorkers
 from pipeline.config.load import load_experiment
 from pipeline.kernel.gram import compute_gram
 from pipeline.rows.dataset import ingest, open_dataset
+from pipeline.storage.leases import LeaseLost
 from svmcore.kernels import Kernel
 
 GAMMA, C = 0.1, 5.0
@@ -112,6 +116,16 @@ def test_problem__is_found_again_until_its_bytes_change(task, tmp_path):
     assert find_result(task) is None
     assert not solve_problem(task).reused
     assert find_result(task) is not None
+
+
+def test_problem__one_whose_numbers_were_changed_is_solved_again(task, tmp_path):
+    """Not only its arrays are under a hash."""
+    task = elsewhere(task, tmp_path)
+    bias = solve_problem(task).bias
+    file = task.folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"bias": bias + 1.0}))
+    assert find_result(task) is None
+    assert solve_problem(task).bias == bias
 
 
 def test_problem__one_that_ran_out_of_time_is_readable_but_not_finished(task, tmp_path):
@@ -247,3 +261,55 @@ def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, noi
     assert time.monotonic() - interrupted[0] < 1.5
     assert find_result(tasks[0]) is not None
     assert find_result(tasks[1]) is None
+
+
+# ---- cut short or given up
+def test_stopped__an_answer_is_not_kept_and_not_read(task, tmp_path):
+    task = elsewhere(task, tmp_path)
+    assert solve_problem(task, live=str(tmp_path / "gone")).status == "stopped"
+    with pytest.raises(FileNotFoundError):
+        read_result(task)
+
+
+@pytest.mark.parametrize("cut", [{}, {"time_limit": 1e-9}], ids=["stopped", "time limit"])
+def test_cut_short__never_stands_where_another_run_finished_meanwhile(task, tmp_path, monkeypatch, cut):
+    """The other run is faster: it finishes the same problem while this one is inside its solver."""
+    whole = elsewhere(task, tmp_path, C=1e4)
+    ours = dataclasses.replace(whole, solver=whole.solver | cut)
+    assert ours.fingerprint == whole.fingerprint
+    solver = type(solve.Solver.create(task.solver))
+    alone = solver.solve
+
+    def overtaken(self, *args):
+        monkeypatch.setattr(solver, "solve", alone)
+        assert solve_problem(whole).status == "converged"
+        return alone(self, *args)
+
+    monkeypatch.setattr(solver, "solve", overtaken)
+    assert solve_problem(ours, live=None if cut else str(tmp_path / "gone")).status == "converged"
+    assert read_result(whole).status == "converged"
+
+
+def test_time_limit__of_another_run_enters_no_model(task, tmp_path):
+    whole = elsewhere(task, tmp_path, C=1e4)
+    limited = [dataclasses.replace(whole, solver=whole.solver | {"time_limit": s}) for s in (1e-9, 2e-9)]
+    assert [solve_problem(one).status for one in limited] == ["time_limit"] * 2
+    assert [read_result(one).status for one in limited] == ["time_limit"] * 2
+    for other in (whole, dataclasses.replace(whole, solver=whole.solver | {"time_limit": 3e-9})):
+        with pytest.raises(FileNotFoundError):
+            read_result(other)
+    assert solve_problem(whole).status == "converged"
+    assert [read_result(one).status for one in limited] == ["converged"] * 2
+
+
+def test_problems__stopped_by_others_are_no_answers(task, noise_npz, tmp_path):
+    """Whoever removes the folder for progress stops the problems; the run must not go on with what they have."""
+    endless = a_task(noise_npz, tmp_path, 0, C=1e6, solver={"name": "smo", "tol": 1e-13})
+
+    def remove(*args, **info):
+        for folder in tmp_path.glob("live/*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    with pytest.raises(LeaseLost, match="run the command again"):
+        solve_chains(alone([elsewhere(task, tmp_path), endless]), progress=remove)
+    assert not list(endless.folder.glob("**/manifest.json"))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -96,6 +97,51 @@ def test_memory__a_task_beyond_it_is_refused_and_the_worker_lives(two_workers):
     with pytest.raises(MemoryLimit, match=r"raise cluster\.memory"):
         list(two_workers.map(np.ones, [10**9]))
     assert dict(two_workers.map(abs, [-1])) == {0: 1}
+
+
+# ---- tasks that hang beside live workers
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(workers, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(workers, "COPY_SECONDS", 0.5)
+
+
+def hanging(item):
+    """Note who began; the first to begin, or everybody, hangs until the folder has a file `end`, a minute at most."""
+    folder, everybody = item
+    with open(f"{folder}/begun", "a") as file:
+        file.write(f"{os.getpid()}\n")
+    late = len(Path(folder, "begun").read_text().splitlines()) == 1
+    until = time.monotonic() + 60.0
+    while (late or everybody) and not Path(folder, "end").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    return "late" if late else "copy"
+
+
+def test_hang__of_one_task_is_got_round_by_one_copy_on_another_worker(two_workers, tmp_path, impatient):
+    two_workers.client.wait_for_workers(2)
+    found = []
+    for landed in two_workers.map(hanging, [(tmp_path, False)]):
+        found.append(landed)
+        (tmp_path / "end").touch()
+    time.sleep(1.0)
+    assert found == [(0, "copy")]  # what comes late goes to nobody
+    pids = (tmp_path / "begun").read_text().split()
+    assert len(set(pids)) == len(pids) == 2
+
+
+def test_hang__of_the_copies_too_ends_the_work_with_one_sentence(two_workers, tmp_path, impatient, monkeypatch):
+    monkeypatch.setattr(workers, "HANG_SECONDS", 3.0)
+    with pytest.raises(ClusterLost, match=r"tasks hang \(1 of them\): no result and no progress"):
+        list(two_workers.map(hanging, [(tmp_path, True)]))
+    (tmp_path / "end").touch()
+    assert len((tmp_path / "begun").read_text().split()) == 2
+
+
+def test_hang__is_not_said_of_tasks_that_show_progress(two_workers, tmp_path, impatient, monkeypatch):
+    monkeypatch.setattr(workers, "HANG_SECONDS", 1.0)
+    threading.Timer(3.0, (tmp_path / "end").touch).start()
+    assert dict(two_workers.map(hanging, [(tmp_path, True)], sign=time.monotonic)) == {0: "late"}
 
 
 # ---- connecting

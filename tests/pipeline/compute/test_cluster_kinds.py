@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -127,6 +128,29 @@ def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_
     assert answer(run_elsewhere([], batch, cluster, tmp_path)) == inline
     left = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
     assert not psutil.wait_procs(left, timeout=10)[1]
+
+
+@pytest.mark.full
+def test_scheduler__that_is_killed_and_started_again_costs_what_was_in_flight(batch, inline, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    at = ["--host", "127.0.0.1", "--port", str(port)]
+    address = f"tcp://127.0.0.1:{port}"
+    cluster = {"kind": "address", "address": address, "insecure": True}
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        (tmp_path / "first").mkdir()
+        (tmp_path / "second").mkdir()
+        first.enter_context(dask_processes(tmp_path / "first", at))
+
+        def restart(stage, done, total, **info):
+            if stage == "solve" and done >= 4 and not list((tmp_path / "second").iterdir()):
+                first.close()
+                second.enter_context(dask_processes(tmp_path / "second", at))
+
+        found = run(batch | {"cluster": cluster}, store=tmp_path / "runs", progress=restart)
+        assert list((tmp_path / "second").iterdir())
+    assert answer(found) == inline
 
 
 def run_elsewhere(prefix, batch, cluster, folder):

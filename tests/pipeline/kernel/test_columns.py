@@ -4,7 +4,7 @@ import signal
 import numpy as np
 import pytest
 
-from pipeline.compute.workers import InlineWorkers
+from pipeline.compute.workers import InlineWorkers, never
 from pipeline.kernel import columns
 from pipeline.kernel.columns import WorkerColumns, computed_columns
 from svmcore.kernels import RBF, Linear
@@ -53,7 +53,7 @@ def test_columns__in_a_cache_travel_once_and_in_sets(dataset, exact, monkeypatch
     requests = []
 
     class Counting(InlineWorkers):
-        def map(self, fn, items, retries=2):
+        def map(self, fn, items, retries=2, sign=never):
             requests.append(len(items))
             return super().map(fn, items, retries)
 

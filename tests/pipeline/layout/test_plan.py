@@ -1,6 +1,9 @@
 """Plans against what runs then take, and refusals."""
 
+import json
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,8 +71,27 @@ def test_plan__counts_what_sharing_saves(config, tmp_path):
 def test_plan__nothing_is_left_to_do_after_the_run(config, tmp_path):
     assert planned(config, tmp_path)["seconds"]["solve"] > 0
     run(config, store=tmp_path)
-    seconds = planned(config, tmp_path)["seconds"]
-    assert (seconds["start"], seconds["kernel"], seconds["solve"]) == (0, 0, 0)
+    found = planned(config, tmp_path)
+    assert (found["seconds"]["kernel"], found["seconds"]["solve"]) == (0, 0)
+    assert (found["kernels_found"], found["problems_found"]) == (2, 72)
+
+
+def test_plan__a_run_that_finds_everything_takes_what_was_foretold(config, tmp_path):
+    """It was 2 ms for 5 s: a process has to start, to check what it finds, and to draw a report."""
+    run(config, store=tmp_path / "runs")
+    (tmp_path / "config.json").write_text(json.dumps(config | {"store": str(tmp_path / "runs")}))
+    told, taken = (json.loads(marginflow(*words, tmp_path / "config.json", "--json")) for words in COMMANDS)
+    assert taken["problems"]["reused"] == told["problems_found"] == 72
+    assert sum(told["seconds"].values()) == pytest.approx(2 * told["seconds"]["total"], abs=0.01)
+    assert 1 / 3 < told["seconds"]["total"] / taken["seconds"]["total"] < 3
+
+
+COMMANDS = (["plan"], ["run", "--no-prefect"])
+
+
+def marginflow(*argv):
+    argv = [sys.executable, "-m", "flows.cli", *map(str, argv)]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
 def test_sample__foretells_support_vectors_and_steps_of_all_rows(config, tmp_path):

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import pickle
 import signal
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import sparse
 from pipeline import run
 from pipeline.answers.result import read_result
 from pipeline.compute.progress import silent
-from pipeline.compute.workers import DaskWorkers
+from pipeline.compute.workers import DaskWorkers, never
 from pipeline.config.load import load_experiment
 from pipeline.model import assemble as scoring
 from pipeline.model import decisions
@@ -82,9 +83,9 @@ def mapped(monkeypatch):
     """Names of the functions that went to Dask workers."""
     names, original = [], DaskWorkers.map
 
-    def spied(self, fn, items, retries=2):
+    def spied(self, fn, items, retries=2, sign=never):
         names.append(getattr(fn, "__name__", "partial"))
-        return original(self, fn, items, retries)
+        return original(self, fn, items, retries, sign)
 
     monkeypatch.setattr(DaskWorkers, "map", spied)
     return names
@@ -99,6 +100,17 @@ def test_workers__give_the_values_of_threads_to_the_last_bit(solved, large, mapp
     assert mapped == []
     assert_same(solved.scored(two_workers), here)
     assert mapped == ["_decide_part"]
+
+
+def test_workers__get_tasks_of_one_size_however_many_classes(solved, large, monkeypatch):
+    """A task named every problem: 1,000 classes were 700 kB a task."""
+    sent = []
+    monkeypatch.setattr(DaskWorkers, "__init__", lambda self: None)
+    monkeypatch.setattr(DaskWorkers, "map", lambda self, fn, items: sent.append(len(pickle.dumps(items[0]))) or [])
+    many = dataclasses.replace(solved.recipe, tasks=solved.recipe.tasks * 300)
+    for recipe in (solved.recipe, many):
+        dataclasses.replace(solved, recipe=recipe).scored(DaskWorkers())
+    assert sent[0] == sent[1] < 1500
 
 
 def test_values__do_not_depend_on_the_number_of_threads(solved, monkeypatch):

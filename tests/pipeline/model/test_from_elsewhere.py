@@ -11,7 +11,7 @@ import zarr
 
 from flows.cli import main
 from pipeline import run
-from pipeline.model.parts import OWNER, is_own_model, write_manifest
+from pipeline.model.parts import OWNER, is_own_model, write_model_manifest
 from pipeline.model.stored import load_model
 from pipeline.model.verify import verify
 from pipeline.report.page import rewrite_report
@@ -47,7 +47,7 @@ def planted(rows_run, folder, **data):
     config = group.attrs["config"]
     config["data"] |= data
     group.attrs["config"] = config
-    write_manifest(copy / "model.zarr")
+    write_model_manifest(copy / "model.zarr")
     text = (copy / "config.yaml").read_text().splitlines()
     replaced = [next((f"  {k}: {v}" for k, v in data.items() if line.startswith(f"  {k}:")), line) for line in text]
     (copy / "config.yaml").write_text("\n".join(replaced))
@@ -172,6 +172,6 @@ def test_load__an_array_that_promises_more_than_there_is(rows_run, tmp_path, nam
     facts = json.loads(meta.read_text())
     facts["shape"] = [10**12, *facts["shape"][1:]]
     meta.write_text(json.dumps(facts))
-    write_manifest(copy)
+    write_model_manifest(copy)
     with pytest.raises(InputError, match="times as many"):
         load_model(copy)

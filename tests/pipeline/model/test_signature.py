@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from flows.cli import main
-from pipeline.model.parts import SIGNATURE, write_manifest
+from pipeline.model.parts import SIGNATURE, write_model_manifest
 from pipeline.model.signature import sign
 from pipeline.model.verify import verify
 from svmcore.errors import InputError
@@ -60,7 +60,7 @@ def test_verify__a_model_without_a_signature(rows_run, keys):
 def test_verify__a_forger_can_make_the_hashes_fit_and_not_the_signature(signed, keys):
     part = signed / "model.zarr" / "zarr.json"
     part.write_bytes(part.read_bytes() + b" ")
-    write_manifest(signed / "model.zarr")
+    write_model_manifest(signed / "model.zarr")
     assert fault(signed, keys / "ours.pub") == [("signature", "made for other contents")]
 
 

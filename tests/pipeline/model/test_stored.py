@@ -10,8 +10,7 @@ from scipy import sparse
 from pipeline.model.parts import OWNER
 from pipeline.model.stored import load_model, save_model
 from pipeline.rows.scaling import Scaling
-from pipeline.storage.local import LocalStore
-from pipeline.storage.runs import open_store
+from pipeline.storage.runs import LocalStore, open_store
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.model import Model

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from pipeline import run
 from pipeline.model import verify as verify_module
-from pipeline.model.parts import write_manifest
+from pipeline.model.parts import write_model_manifest
 from pipeline.model.stored import load_model
 from pipeline.model.verify import verify
 from svmcore.errors import InputError
@@ -55,7 +55,7 @@ def rewritten(folder, change):
     group = zarr.open_group(str(folder / "model.zarr"), mode="r+")
     change(group)
     (folder / "model.zarr" / "manifest.json").unlink()
-    write_manifest(folder / "model.zarr")
+    write_model_manifest(folder / "model.zarr")
     return folder
 
 

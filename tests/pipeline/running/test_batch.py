@@ -303,11 +303,11 @@ def test_results__after_a_failure_on_the_way(config, finished, tmp_path, monkeyp
 def test_results__after_a_kill_on_the_way(config, finished, tmp_path):
     script = "import json, sys; from pipeline import run; run(json.loads(sys.argv[1]), store=sys.argv[2])"
     with subprocess.Popen([sys.executable, "-c", script, json.dumps(config), str(tmp_path)]) as process:
-        while len(list(tmp_path.glob(".cache/problems/*/result.json"))) < 40:
+        while len(list(tmp_path.glob(".cache/problems/*/manifest.json"))) < 40:
             assert process.poll() is None
             time.sleep(0.005)
         process.kill()
-    kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob(".cache/problems/*/result.json")}
+    kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob(".cache/problems/*/manifest.json")}
     assert len(kept) < 180
     found = run(config, store=tmp_path)
     assert found["problems"]["reused"] == len(kept)

@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
 from pipeline import load_model, run
+from pipeline.answers.live import Line
 from pipeline.model.evaluation import roc
 from svmcore.errors import InputError, SVMError
 
@@ -187,3 +188,21 @@ def test_roc__equals_scikit_learns_also_with_ties_and_weights():
     y, f, w = rng.random(500) < 0.3, rng.normal(size=500).round(1), rng.integers(1, 4, 500)
     assert roc(y, f + y, w)["auc"] == pytest.approx(roc_auc_score(y, f + y, sample_weight=w))
     assert roc(np.ones(3, bool), np.zeros(3)) is None
+
+
+def test_run__problems_that_others_stopped_are_solved_again(tmp_path, monkeypatch):
+    """As after `rm -r STORE/.cache/live`: what was stopped is in no model."""
+    asked = []
+    monkeypatch.setattr(Line, "stopped", lambda line: asked.append(line) or len(asked) < 3)
+    found = run(IRIS, store=tmp_path)
+    assert len(asked) >= 3
+    assert found["status"] == "converged"
+    assert {entry["status"] for entry in found["per_class"]} == {"converged"}
+
+
+@pytest.mark.parametrize("changes", [[], ["cache.limit=10KiB"]], ids=["resident", "columns"])
+def test_run__another_version_finds_no_answers_of_this_one(tmp_path, monkeypatch, changes):
+    assert run(IRIS, changes, store=tmp_path)["problems"]["reused"] == 0
+    assert run(IRIS, changes, store=tmp_path)["problems"]["reused"] == 3
+    monkeypatch.setattr("pipeline.kernel.gram.VERSION", "99.0")
+    assert run(IRIS, changes, store=tmp_path)["problems"]["reused"] == 0

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from flows.cli import main
 from pipeline import load_model, run
 from pipeline.rows import dataset as datasets
 from pipeline.running import publish
+from pipeline.storage import s3 as s3_store
 from pipeline.storage.bucket import Bucket
 from pipeline.storage.leases import has_ended
 from pipeline.storage.mirror import staging
@@ -24,25 +26,6 @@ from pipeline.storage.runs import open_store
 from svmcore.errors import InputError
 
 SECRET = "never-in-a-file"
-
-
-@pytest.fixture(scope="module")
-def s3():
-    """URL of a bucket; the environment is what a user of a server of their own sets."""
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-        patch.setenv("AWS_ACCESS_KEY_ID", "lab")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-        patch.setenv("AWS_REGION", "us-east-1")
-        import boto3
-
-        boto3.client("s3").create_bucket(Bucket="lab")
-        yield "s3://lab"
-    server.stop()
 
 
 @pytest.fixture
@@ -155,8 +138,9 @@ def test_publish__a_run_is_listed_only_when_its_last_object_is_there(url, tmp_pa
     upload = Bucket.upload
 
     def watched(self, *args):
-        upload(self, *args)
+        whole = upload(self, *args)
         seen.append([*store.run_keys()])
+        return whole
 
     monkeypatch.setattr(Bucket, "upload", watched)
     assert store.publish(draft(tmp_path), "name/run")
@@ -169,10 +153,10 @@ def test_publish__that_fails_midway_leaves_nothing(url, tmp_path, monkeypatch):
     def fails(self, key, data):
         if key.endswith("part"):
             raise OSError("for this test")
-        return put(self, key, data)
+        return create(self, key, data)
 
-    put = Bucket.put
-    monkeypatch.setattr(Bucket, "put", fails)
+    create = Bucket.create
+    monkeypatch.setattr(Bucket, "create", fails)
     with pytest.raises(OSError, match="for this test"):
         open_store(url).publish(draft(tmp_path), "name/run")
     assert objects(url) == {}
@@ -199,10 +183,11 @@ from pipeline.storage.s3 import ObjectStore
 
 upload = Bucket.upload
 
-def slowly(self, folder, prefix, files):
-    upload(self, folder, prefix, files)
+def slowly(self, *args):
+    whole = upload(self, *args)
     print("uploaded", flush=True)
     sys.stdin.readline()
+    return whole
 
 Bucket.upload = slowly
 print(ObjectStore(sys.argv[1], float(sys.argv[3])).publish(Path(sys.argv[2]), "name/run"), flush=True)
@@ -256,6 +241,28 @@ def test_publish__by_a_host_that_slept_through_its_lease_shows_nothing(url, tmp_
     assert [*store.run_keys()] == []
 
 
+def test_publish__what_an_owner_that_slept_still_uploads_is_refused(url, tmp_path, monkeypatch):
+    """It slept between its claim and its upload; meanwhile another host swept it, and published under its name."""
+    ours, theirs = draft(tmp_path, '{"own": "late"}'), tmp_path / "theirs"
+    shutil.copytree(ours, theirs)
+    (theirs / "model.zarr" / "part").write_text("theirs")
+    (theirs / "metrics.json").write_text('{"own": "first"}')
+    upload = Bucket.upload
+
+    def asleep(self, *args):
+        monkeypatch.setattr(Bucket, "upload", upload)
+        monkeypatch.setattr(s3_store, "has_ended", lambda owner, age: True)
+        assert open_store(url).publish(theirs, "name/run")
+        return upload(self, *args)
+
+    monkeypatch.setattr(Bucket, "upload", asleep)
+    assert not open_store(url).publish(ours, "name/run")
+    assert {key: data for key, data in objects(url).items() if key.startswith("name/")} == {
+        "name/run/model.zarr/part": b"theirs",
+        "name/run/metrics.json": b'{"own": "first"}',
+    }
+
+
 def test_publish__a_claim_of_an_older_version_goes_after_a_day(url, tmp_path):
     bucket = Bucket(url)
     bucket.put("name/run/.claim", b"2026-01-01T00:00:00+00:00")
@@ -278,10 +285,21 @@ def test_another_machine__goes_on_from_what_was_finished(url, rows_config, machi
 def test_another_machine__gets_what_an_interrupted_push_left_out(url, rows_config, machine):
     run(rows_config, store=url)
     bucket = Bucket(url)
-    lost = [key for key in bucket.keys(".cache/problems") if key.endswith("result.json")][:1]
-    bucket.delete(lost)
+    bucket.delete([key for key in bucket.keys(".cache/problems") if key.endswith(".json")][:1])
     run(rows_config, store=url)
-    assert set(lost) <= set(bucket.keys(".cache/problems"))
+    machine()
+    assert run(rows_config, store=url)["problems"] == {"total": 3, "reused": 3}
+
+
+def test_answers__reach_the_bucket_several_in_one_object(url, rows_config, machine):
+    """2,000 of them were 4,000 requests one after the other."""
+    grid = {"C": np.geomspace(0.1, 10, 20).tolist()}
+    batch = rows_config | {"sweep": {"grid": grid, "refit": False}}
+    total = run(batch, store=url)["problems"]["total"]
+    assert total == 60
+    assert len(Bucket(url).keys(".cache/problems")) < total
+    machine()
+    assert run(batch, store=url)["problems"] == {"total": total, "reused": total}
 
 
 @pytest.mark.parametrize("kind", ["data", "problems"])

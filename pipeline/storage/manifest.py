@@ -1,0 +1,131 @@
+"""What a folder holds, in the one JSON form of models, datasets and answers, so that damage shows.
+
+    {"kind": "dataset", "format": 2, ..., "parts": {"train/codes/zarr.json": SHA256, ...}, "self": SHA256 of the rest}
+
+The manifest is written last: a folder that has one is whole.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.storage.files import sha256_of_json, write_atomic
+from svmcore.errors import InputError
+
+__all__ = [
+    "MANIFEST",
+    "Damaged",
+    "check_parts",
+    "compare",
+    "new_manifest",
+    "read_manifest",
+    "sha256_of_file",
+    "write_manifest",
+]
+
+MANIFEST = "manifest.json"
+
+
+class Damaged(InputError):
+    """A folder that is not what was written: `part` of it differs."""
+
+    def __init__(self, folder: Path, part: str, what: str) -> None:
+        super().__init__(f"{folder}: damaged: {part} {what}; delete this folder and run again")
+        self.part = part
+
+
+def write_manifest(
+    folder: Path, kind: str, number: int, facts: Mapping[str, Any] | None = None, beside: Collection[str] = ()
+) -> dict[str, Any]:
+    """Write and return the manifest of a finished folder: format `number`, the facts, and a sha256 of every file.
+
+    `beside` are files that are about the parts, and are none.
+    """
+    parts = {part: sha256_of_file(folder / part) for part in _files(folder, beside)}
+    manifest = new_manifest(kind, number, facts or {}, parts)
+    write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    return manifest
+
+
+def new_manifest(kind: str, number: int, facts: Mapping[str, Any], parts: Mapping[str, str]) -> dict[str, Any]:
+    """A manifest of parts with these sha256."""
+    manifest = {**facts, "kind": kind, "format": number, "parts": dict(parts)}
+    return manifest | {"self": _self_digest(manifest)}
+
+
+def _self_digest(manifest: Mapping[str, Any]) -> str:
+    """Sha256 of all that a manifest says but this; of models before format 3, of their list of parts."""
+    if "kind" not in manifest and manifest["format"] < 3:
+        return sha256_of_json(manifest["parts"])
+    return sha256_of_json({key: value for key, value in manifest.items() if key != "self"})
+
+
+def sha256_of_file(path: Path) -> str:
+    """Sha256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _files(folder: Path, beside: Collection[str]) -> list[str]:
+    names = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    return sorted(name for name in names if name != MANIFEST and name not in beside)
+
+
+def read_manifest(
+    folder: Path,
+    kind: str | None = None,
+    newest: int | None = None,
+    error: type[Damaged] = Damaged,
+    where: str | None = None,
+) -> dict[str, Any]:
+    """Read the manifest of a folder of a kind, default any; no other file is looked at.
+
+    `where` is what the folder is called, default its path.
+
+    Raises
+    ------
+    Damaged
+        As `error`: no manifest, or one that was changed.
+    InputError
+        One of another kind, or of a format beyond `newest`.
+    """
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        found, number = manifest.get("kind", "model"), int(manifest["format"])
+        changed = manifest["self"] != _self_digest(manifest) or not isinstance(manifest["parts"], dict)
+    except FileNotFoundError:
+        raise error(folder, MANIFEST, "is missing") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise error(folder, MANIFEST, "cannot be read") from None
+    if newest is not None and number > newest:
+        raise InputError(
+            f"{found} {where or folder} has format {number}; "
+            f"this marginflow reads up to format {newest}: install a newer marginflow"
+        )
+    if changed:
+        raise error(folder, MANIFEST, "was changed")
+    if kind not in (None, found):
+        raise InputError(f"{where or folder}: holds a {found}, and a {kind} is needed; give the folder of one")
+    return dict(manifest)
+
+
+def check_parts(
+    folder: Path, manifest: Mapping[str, Any], error: type[Damaged] = Damaged, beside: Collection[str] = ()
+) -> None:
+    """Compare every file with the manifest; Damaged, as `error`, at the first that differs, is missing or was added."""
+    for part in sorted({*_files(folder, beside), *manifest["parts"]}):
+        if part not in manifest["parts"]:
+            raise error(folder, part, "is not in the manifest")
+        compare(folder, manifest, part, error)
+
+
+def compare(folder: Path, manifest: Mapping[str, Any], part: str, error: type[Damaged] = Damaged) -> None:
+    """Compare one part with the manifest."""
+    try:
+        found = sha256_of_file(folder / part)
+    except FileNotFoundError:
+        raise error(folder, part, "is missing") from None
+    if found != manifest["parts"][part]:
+        raise error(folder, part, "was changed (its sha256 differs)")

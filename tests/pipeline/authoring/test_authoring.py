@@ -1,0 +1,146 @@
+"""Configs that are written for the user: from data, resolved with origins, and checked by a schema."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pandas as pd
+import pytest
+
+from flows.cli import main
+from pipeline.authoring.json_schema import json_schema
+from pipeline.config import yaml12
+from pipeline.config.load import load_experiment
+
+ROOT = Path(__file__).parents[3]
+CONFIGS = sorted((ROOT / "config").rglob("*.yaml"))
+
+
+@pytest.fixture
+def customers(tmp_path, monkeypatch):
+    """A CSV with ids, gaps and texts, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"customer_id": range(1, 81), "age": rng.integers(20, 80, 80).astype(float)})
+    frame["town"] = rng.choice(["Ulm", "Bern"], 80)
+    frame["mail"] = [f"n{k}@x" for k in range(80)]
+    frame["churned"] = np.where(frame["age"] + 10 * (frame["town"] == "Ulm") > 50, "yes", "no")
+    frame.loc[::9, "age"] = np.nan
+    frame.to_csv("customers.csv", index=False)
+    return frame
+
+
+def test_init__writes_a_config_that_runs_and_says_why(customers, capsys):
+    assert main(["init", "customers.csv"]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("customers.yaml\n", "next: marginflow run customers.yaml\n")
+    data = yaml12.parse(Path("customers.yaml").read_text())["data"]
+    assert data["label"] == "churned"
+    assert (data["id"], data["drop"]) == ("customer_id", ["mail"])
+    assert (data["missing"], data["categories"], data["scale"]) == ("median", "onehot", "standard")
+    text = Path("customers.yaml").read_text()
+    assert "# 80 rows" in text
+    assert "# 2 classes: no, yes" in text
+    assert "# missing values: age 9" in text
+    quick = ["--set", "sweep.grid={C: [1]}", "--set", "cluster.kind=inline", "--no-prefect", "--json"]
+    assert main(["run", "customers.yaml", *quick]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] > 0.7
+
+
+def test_init__never_writes_over_a_file(customers, capsys):
+    Path("customers.yaml").write_text("mine")
+    assert main(["init", "customers.csv"]) == 2
+    assert "customers.yaml is there already" in capsys.readouterr().err
+    assert Path("customers.yaml").read_text() == "mine"
+    assert main(["init", "customers.csv", "--output", "-"]) == 0
+    assert capsys.readouterr().out.startswith("data:\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["init", "absent.csv"], "absent.csv: no such file"),
+        (["init", "customers.csv", "--label", "churn"], "no label column 'churn'.*did you mean 'churned'"),
+        (["init", "customers.csv", "--label", "mail"], "'mail' has 80 different values, too many for classes"),
+    ],
+)
+def test_init__data_without_classes_is_refused(customers, capsys, argv, said):
+    assert main(argv) == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("source", ["sklearn:digits", "rows.svm"])
+def test_init__takes_sources_without_names(tmp_path, monkeypatch, capsys, source):
+    monkeypatch.chdir(tmp_path)
+    Path("rows.svm").write_text("1 1:1\n-1 2:1\n" * 5)
+    assert main(["init", source, "--output", "c.yaml"]) == 0
+    exp = load_experiment("c.yaml")
+    assert exp.data.scale == ("standard" if source == "sklearn:digits" else "maxabs")
+
+
+def test_config__says_where_each_value_comes_from_and_loads_again(tmp_path, capsys):
+    file = tmp_path / "rows.yaml"
+    file.write_text(
+        "data: {source: 'sklearn:iris'}\nkernel: linear\nclass_weight: {0: 2}\nC: .inf\n"
+        "sweep: {grid: {kernel.gamma: [0.1, 1]}, folds: 2}\nkernel: rbf\n".replace("kernel: linear\n", "")
+    )
+    assert main(["config", str(file), "--set", "solver.tol=1e-5"]) == 0
+    text = capsys.readouterr().out
+    lines = {line.split(":")[0].strip(): line.split("# ")[1] for line in text.splitlines() if "# " in line}
+    assert (lines["source"], lines["tol"], lines["bias"], lines["seed"]) == (str(file), "--set", "default", "default")
+    assert lines["gamma"] == "default"
+    assert load_experiment(yaml12.parse(text)) == load_experiment(file, ["solver.tol=1e-5"])
+    assert main(["config", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["C"] == {"value": ".inf", "origin": str(file)}
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=[str(file.relative_to(ROOT / "config")) for file in CONFIGS])
+def test_schema__every_config_of_ours_is_valid(file):
+    jsonschema.Draft202012Validator(json_schema()).validate(yaml12.parse(file.read_text()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data: {source: x.csv, drop: [1, name], scale: 16, missing: mean}\ncache: {limit: 4GiB, disk: 10}",
+        "data: {source: x.csv}\nkernel: rbf\nsolver: smo\nC: .inf\nclass_weight: {a: 2}\nsweep: {refit: false}",
+        "data: {source: x.csv, test: 0.2}\ngate: {min: {accuracy: 0.9}}\npromote: champion",
+    ],
+)
+def test_schema__takes_what_a_config_may_say(text):
+    jsonschema.Draft202012Validator(json_schema()).validate(yaml12.parse(text))
+    load_experiment(yaml12.parse(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["C: 1", "data: {source: x, sorce: y}", "data: {source: x}\nkernel: rfb", "data: {source: x}\nbias: no"]
+)
+def test_schema__refuses_what_a_config_may_not_say(text):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(json_schema()).validate(yaml12.parse(text))
+
+
+def test_schema__is_one_and_says_what_each_key_accepts(capsys):
+    assert main(["schema"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(found)
+    assert found["properties"]["bias"]["description"] == "free, penalised or none"
+
+
+def test_dry_run__says_what_it_costs_and_publishes_nothing(customers, capsys):
+    main(["init", "customers.csv"])
+    capsys.readouterr()
+    assert main(["run", "customers.yaml", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_merged"] > 0
+    assert not list(Path("runs").glob("customers"))
+    assert main(["run", "customers.yaml", "--dry-run", "--set", "data.source=absent.csv"]) == 2
+
+
+def test_version_and_help__are_told(capsys):
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"marginflow \d+\.\d+\.\d+\n", capsys.readouterr().out)
+    for argv in (["-h"], ["run", "-h"], ["runs", "--help"]):
+        assert main(argv) == 0
+        assert "Usage" in capsys.readouterr().out

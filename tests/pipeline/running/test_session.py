@@ -1,0 +1,70 @@
+"""Workers of a run that are lost and come back."""
+
+import socket
+import threading
+
+import pytest
+
+from pipeline.compute.workers import ClusterLost
+from pipeline.config.load import load_experiment
+from pipeline.running import session as sessions
+from pipeline.running.session import check_inputs, open_session
+from pipeline.running.steps import worth_another_try
+from svmcore.errors import InputError
+
+
+@pytest.fixture
+def address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+def cluster_at(address):
+    """A scheduler and a worker of somebody else."""
+    from distributed import LocalCluster
+
+    options = {"n_workers": 1, "processes": False, "protocol": "tcp://", "dashboard_address": ":0"}
+    return LocalCluster(**options, scheduler_port=int(address.rpartition(":")[2]))
+
+
+def session_on(address, folder):
+    cluster = {"kind": "address", "address": address, "insecure": True}
+    exp = load_experiment({"data": {"source": "sklearn:iris"}, "cluster": cluster})
+    return open_session(exp, check_inputs(exp, str(folder)))
+
+
+def test_remote__a_scheduler_that_is_started_again_is_found_again(address, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 3.0)
+    first = cluster_at(address)
+    second = []
+    with session_on(address, tmp_path) as session:
+        assert dict(session.workers.map(abs, [-1])) == {0: 1}
+        first.close()
+        with pytest.raises(ClusterLost) as lost:
+            dict(session.workers.map(abs, [-1, -2]))
+        assert worth_another_try(lost.value)
+        restart = threading.Timer(2.0, lambda: second.append(cluster_at(address)))
+        restart.start()
+        assert dict(session.workers.map(abs, [-1, -2])) == {0: 1, 1: 2}
+    restart.join()
+    second[0].close()
+
+
+def test_remote__one_that_was_never_there_is_refused_at_once(address, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 0.5)
+    with pytest.raises(InputError, match="does not answer"), session_on(address, tmp_path):
+        pass
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_remote__one_that_does_not_come_back_is_lost(address, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipeline.compute.workers.LOST_SECONDS", 0.5)
+    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(sessions, "LOST_SECONDS", 0.5)
+    first = cluster_at(address)
+    with session_on(address, tmp_path) as session:
+        first.close()
+        for sentence in ("run the command again", "did not come back"):
+            with pytest.raises(ClusterLost, match=sentence):
+                dict(session.workers.map(abs, [-1, -2]))
