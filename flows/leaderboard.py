@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from flows.commands.printed import number, run_scores
 from pipeline.report.batch import value_text
 
 __all__ = ["batch_lines"]
@@ -18,7 +19,7 @@ def batch_lines(record: dict[str, Any]) -> list[str]:
     return [
         f"{record['status']}: {len(points):,} points, {where[record['scored_on']]}; {problems['total']:,} problems, "
         f"{problems['reused']:,} found finished, worst KKT gap {'none' if gap is None else format(gap, '.1e')}",
-        f"{'score':>8} {'+-':>7} {'support':>9}  parameters",
+        f"{'score':>8} {'+-':>7} {'support':>9}  parameters; the score is {record.get('scored_by', 'accuracy')}",
         *map(_line, points[:SHOWN]),
         *([f"{'...':>8} {len(points) - SHOWN:,} more in results.csv"] if len(points) > SHOWN else []),
         *_refitted(record),
@@ -27,14 +28,12 @@ def batch_lines(record: dict[str, Any]) -> list[str]:
 
 def _line(point: dict[str, Any]) -> str:
     params = ", ".join(f"{key} {value_text(value)}" for key, value in point["params"].items())
-    return (
-        f"{point['mean_score']:8.4f} {point['std_score']:7.4f} {point['n_support']:9,.0f}  {params or 'as configured'}"
-    )
+    mean, std = (number(point[key], ".4f") for key in ("mean_score", "std_score"))
+    return f"{mean:>8} {std:>7} {point['n_support']:9,.0f}  {params or 'as configured'}"
 
 
 def _refitted(record: dict[str, Any]) -> list[str]:
     if record["model"] is None:
         return []
-    test = "" if record["accuracy"] is None else f"accuracy {record['accuracy']:.4f}, "
     support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
-    return [f"the first on all rows: {test}training accuracy {record['train_accuracy']:.4f}, {support}"]
+    return [f"the first on all rows: {', '.join([*run_scores(record), support])}"]

@@ -68,6 +68,7 @@ class Groups:
 
 
 NO_GROUPS = Groups()
+SNAP = 1e-12  # relative: what rounding leaves between a variable and the bound that it was on
 MENDING_STEPS = 8  # each leaves a rounding error of what the one before has left
 
 
@@ -192,6 +193,13 @@ class SignedQP:
         room = shrinks if shrinks.sum() >= abs(missing) else far
         if room.sum() > 0:
             beta[at] = np.clip(part + missing * room / room.sum(), lo, hi)
+
+    def snapped(self, beta: Floats) -> Floats:
+        """`beta` (m,) that went through a scaling and back: a variable next to its bound was on it."""
+        for bound in (self.lo, self.hi):
+            near = np.isfinite(bound) & (np.abs(beta - bound) <= SNAP * np.abs(bound))
+            beta = np.where(near, bound, beta)
+        return beta
 
     def mended(self, beta: Floats) -> Floats:
         """`beta` with what rounding has left of its sums put on free variables."""

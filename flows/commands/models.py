@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.app import FAILED, Json, ModelPath, app
-from flows.commands.printed import put, tell, verdict
+from flows.commands.printed import put, scores_text, tell, verdict
 
 __all__ = ["export", "predict", "report", "sign", "verify"]
 
@@ -22,16 +22,15 @@ def predict(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Labels and decision values of a source."""
+    """Labels and decision values of a source, or values."""
     from pipeline.model.predict import predict_to_file
 
     record = predict_to_file(model, source, output if output or json_ else "-", ignore_extra=ignore_extra)
     if json_:
         put(record, True, str)
     else:
-        accuracy = record["accuracy"]
-        tell(f"{record['n']:,} rows" + ("" if accuracy is None else f", accuracy {accuracy:.4f}"))
-    if record["unknown_labels"]:
+        tell(", ".join([f"{record['n']:,} rows", *scores_text(record)]))
+    if record.get("unknown_labels"):
         shown = ", ".join(map(repr, record["unknown_labels"][:10]))
         tell(f"{record['n_unknown']:,} rows with labels that the training data has not ({shown}) are left out of it")
 

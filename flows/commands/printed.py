@@ -5,7 +5,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["aliases_text", "comparison", "plan_text", "pruned", "put", "runs_table", "summary", "tell", "verdict"]
+__all__ = [
+    "aliases_text",
+    "comparison",
+    "plan_text",
+    "pruned",
+    "put",
+    "run_scores",
+    "runs_table",
+    "scores_text",
+    "summary",
+    "tell",
+    "verdict",
+]
 
 
 def put(record: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
@@ -39,7 +51,7 @@ def summary(record: dict[str, Any]) -> str:
 
 
 def _run_lines(record: dict[str, Any]) -> list[str]:
-    scored = [f"{name} {number(record[key], '.4f')}" for name, key in _SCORES if record.get(key) is not None]
+    scored = run_scores(record)
     support = f"{record['n_support']:,} support vectors of {record['n_train']:,}"
     gaps = f"relative gap {number(record['relative_gap'], '.1e')}, KKT gap {number(record['kkt_gap'], '.1e')}"
     return [
@@ -48,7 +60,34 @@ def _run_lines(record: dict[str, Any]) -> list[str]:
     ]
 
 
-_SCORES = (("accuracy", "accuracy"), ("training accuracy", "train_accuracy"))
+def run_scores(record: dict[str, Any]) -> list[str]:
+    """Scores of a run in words: of test rows, where there are any, then those of training rows."""
+    test, train = record["scores"]["test"] or {}, record["scores"]["train"]
+    return scores_text(test | {f"training {name}": value for name, value in train.items()})
+
+
+def scores_text(record: dict[str, Any]) -> list[str]:
+    """What of a record is a score and known, in words; errors as they are, not negated."""
+    found = []
+    for key, value in record.items():
+        word = key.removeprefix("training ")
+        name, sign, style = _SCORES.get(word, (word, 1, ".4f"))
+        if isinstance(value, float) and (word in _SCORES or "training" not in key):
+            found.append(f"{key.replace(word, name)} {sign * value:{style}}")
+    return found
+
+
+_SCORES = {  # name, sign and style of those that are printed of training rows too
+    "accuracy": ("accuracy", 1, ".4f"),
+    "r2": ("r2", 1, ".4f"),
+    "rejected": ("rejected", 1, ".4f"),
+    "mae": ("mae", 1, ".4g"),
+    "rmse": ("rmse", 1, ".4g"),
+    "max_error": ("max error", 1, ".4g"),
+    "neg_mean_absolute_error": ("mae", -1, ".4g"),
+    "neg_root_mean_squared_error": ("rmse", -1, ".4g"),
+    "neg_max_error": ("max error", -1, ".4g"),
+}
 
 
 def verdict(report: dict[str, Any]) -> str:
@@ -67,15 +106,16 @@ def runs_table(listing: dict[str, Any]) -> str:
     found = listing["runs"]
     if not found:
         return "no runs"
-    lines = [f"{'published (UTC)':<16} {'accuracy':>8}  {'status':<10} {'gate':<6} {'gap':>8} {'seconds':>8}  run"]
+    lines = [f"{'published (UTC)':<16} {'score':>8}  {'status':<10} {'gate':<6} {'gap':>8} {'seconds':>8}  run"]
     for entry in found:
-        accuracy, gap = number(entry.get("accuracy"), ".4f"), number(entry.get("relative_gap"), ".1e")
+        score, gap = number(entry.get("score"), ".4f"), number(entry.get("relative_gap"), ".1e")
         total, date = number(entry.get("seconds", {}).get("total"), ".1f"), entry["date"][:16].replace("T", " ")
         passed = {None: "", True: "passed", False: "FAILED"}[(entry.get("gate") or {}).get("passed")]
         status = entry.get("status") or ""
-        lines.append(f"{date:<16} {accuracy:>8}  {status:<10} {passed:<6} {gap:>8} {total:>8}  {entry['run']}")
-        if entry["params"]:
-            lines.append(" " * 17 + ", ".join(f"{key} {value}" for key, value in entry["params"].items()))
+        lines.append(f"{date:<16} {score:>8}  {status:<10} {passed:<6} {gap:>8} {total:>8}  {entry['run']}")
+        by = [f"by {entry['scored_by']}"] if entry.get("scored_by", "accuracy") != "accuracy" else []
+        if told := [*by, *(f"{key} {value}" for key, value in entry["params"].items())]:
+            lines.append(" " * 17 + ", ".join(told))
     return "\n".join(lines)
 
 

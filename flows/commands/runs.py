@@ -22,9 +22,7 @@ def runs(
     where: Annotated[
         list[str] | None, typer.Option("--where", metavar="EXPR", help='Such as "accuracy>0.9"; all must hold.')
     ] = None,
-    sort: Annotated[
-        str, typer.Option("--sort", metavar="KEY", help="Largest first; -KEY: smallest first.")
-    ] = "accuracy",
+    sort: Annotated[str, typer.Option("--sort", metavar="KEY", help="Largest first; -KEY: smallest first.")] = "score",
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
     json_: Json = False,
 ) -> None:

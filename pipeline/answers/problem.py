@@ -1,7 +1,7 @@
-"""Binary problems on a shared kernel: what each needs, and the program that it is.
+"""Problems on a shared kernel: what each needs, and the program that it is.
 
-A `ProblemTask` names its data and kernel by path and fingerprint, so it travels as a few hundred bytes. Labels are made
-here and nowhere else; a solver sees the signed program alone. Nothing here knows what a run is.
+A `ProblemTask` names its data and kernel by path and fingerprint, so it travels as a few hundred bytes. Targets become
+programs here and nowhere else; a solver sees the signed program alone. Nothing here knows what a run is.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,24 @@ from pipeline.kernel.choose import served_kernel
 from pipeline.kernel.columns import computed_columns
 from pipeline.kernel.gram import open_gram
 from pipeline.rows.dataset import open_dataset
-from pipeline.rows.folds import stratified_folds
+from pipeline.rows.folds import plain_folds, stratified_folds
+from svmcore.errors import InvalidProblem
 from svmcore.kernels import Kernel
-from svmcore.model import Target, targets
-from svmcore.qp import Bias, SignedQP
+from svmcore.model import Target
+from svmcore.qp import SignedQP
 from svmcore.sources import ResidentGram, Source
-from svmcore.tasks import SVC
+from svmcore.tasks import Task
 
 __all__ = [
     "ProblemTask",
     "bounds",
+    "check_feasible",
     "fold_codes",
     "held_out_counts",
-    "labels_of",
     "problem_of",
     "resident_gram",
     "target_of",
+    "targets_of",
     "training_counts",
 ]
 
@@ -44,7 +46,7 @@ FORMAT = 4
 
 @dataclasses.dataclass(frozen=True)
 class ProblemTask:
-    """One binary problem: a class (or pair), a C, a fold, on one kernel of one dataset.
+    """One problem: a class (or pair) or the values, a machine, a C, a fold, on one kernel of one dataset.
 
     Attributes
     ----------
@@ -54,10 +56,12 @@ class ProblemTask:
         Fingerprints of the data and of the kernel's values (kernel, precision, block partition).
     kernel
         Spec of the model's kernel, with numbers; K is of its `served_kernel`.
+    machine
+        Spec of the `svmcore.Task`.
     target
-        Index into `svmcore.model.targets`.
+        Index into the goals of its kind.
     C
-        Before counts and class weights; None is a hard margin.
+        Before counts and class weights; None is a hard margin. 1 for a machine that knows none.
     class_weight
         "balanced", or one weight per class code, or None.
     fold
@@ -72,12 +76,11 @@ class ProblemTask:
     data: str
     kernel_id: str
     kernel: dict[str, Any]
+    machine: dict[str, Any]
     multiclass: str
     target: int
     C: float | None
     class_weight: Any
-    loss: str
-    bias: str
     solver: dict[str, Any]
     fold: tuple[int, int, int] | None = None
     warm: str | None = None
@@ -95,6 +98,11 @@ class ProblemTask:
         canonical = json.dumps({**self.identity, "format": FORMAT}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
+    @functools.cached_property
+    def built(self) -> Task:
+        """The machine."""
+        return Task.create(self.machine)
+
     @property
     def folder(self) -> Path:
         """Where the answer lies."""
@@ -110,7 +118,7 @@ _opening = threading.Lock()  # a cache alone lets threads that come at once each
 def resident_gram(task: ProblemTask) -> ResidentGram:
     """K on storage, mapped once per process: each mapping counts its pages as memory of its own."""
     with _opening:
-        return _resident(str(task.gram), task.dataset, served_kernel(Kernel.create(task.kernel), task.bias))
+        return _resident(str(task.gram), task.dataset, served_kernel(Kernel.create(task.kernel), task.built))
 
 
 @functools.lru_cache(maxsize=2)
@@ -119,42 +127,44 @@ def _resident(gram: str, dataset: str, kernel: Kernel) -> ResidentGram:
     return ResidentGram(K, computed_columns(dataset, kernel, K.dtype))
 
 
-# --- labels, copies and bounds --------------------------------------------------------------------------------------
+# --- targets, copies and bounds --------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=4)
 def _dataset(path: str) -> Any:
     return open_dataset(path)
 
 
 @functools.lru_cache(maxsize=4)
-def labels_of(path: str) -> tuple[Any, Any]:
-    """Codes (m,) and counts (m,) of the merged rows."""
+def targets_of(path: str) -> tuple[Any, Any]:
+    """Targets (m,) and counts (m,) of the merged rows."""
     dataset = _dataset(path)
-    return np.asarray(dataset.codes()), np.asarray(dataset.counts(), np.float64)
+    return np.asarray(dataset.targets()), np.asarray(dataset.counts(), np.float64)
 
 
 @functools.lru_cache(maxsize=2)
 def fold_codes(path: str, folds: int, seed: int) -> Any:
-    """Fold (n_train,) of every original row: stratified, or with 0 folds, those of the dataset's fold column."""
+    """Fold (n_train,) of every original row: by lot, or with 0 folds, those of the dataset's fold column."""
     dataset = _dataset(path)
     if not folds:
         return dataset.folds()
-    return stratified_folds(np.asarray(dataset.codes())[dataset.inverse()], folds, seed)
+    if not dataset.kind.stratified:
+        return plain_folds(dataset.n_train, folds, seed)
+    return stratified_folds(np.asarray(dataset.targets())[dataset.inverse()], folds, seed)
 
 
 def target_of(task: ProblemTask) -> Target:
-    """Labels of this task over the merged rows."""
-    return _targets(task.dataset, task.multiclass)[task.target]
+    """What this task is trained on, over the merged rows."""
+    return _goals(task.dataset, task.multiclass)[task.target]
 
 
 @functools.lru_cache(maxsize=1)
-def _targets(path: str, multiclass: str) -> Sequence[Target]:
-    codes, _ = labels_of(path)
-    return targets(codes, len(_dataset(path).classes), multiclass)
+def _goals(path: str, multiclass: str) -> Sequence[Target]:
+    dataset = _dataset(path)
+    return dataset.kind.goals(targets_of(path)[0], len(dataset.classes), multiclass)
 
 
 def training_counts(task: ProblemTask) -> Any:
     """Copies (m,) of every merged row that are trained on: all, or those outside the fold."""
-    _, counts = labels_of(task.dataset)
+    _, counts = targets_of(task.dataset)
     return counts if task.fold is None else counts - held_out_counts(task.dataset, task.fold)
 
 
@@ -169,23 +179,50 @@ def held_out_counts(path: str, fold: tuple[int, int, int]) -> Any:
 
 def bounds(task: ProblemTask) -> Any:
     """C_i (m,) = C x trained copies of row i x weight of its class; 0 leaves a row out, also for C = inf."""
-    codes, _ = labels_of(task.dataset)
-    counts = training_counts(task)
-    weights = _weights(task.class_weight, codes, counts, len(_dataset(task.dataset).classes))
-    share = counts * weights[codes] * (target_of(task).y != 0)
+    share = training_counts(task)
+    if _dataset(task.dataset).kind.answers == "labels":
+        share = share * _class_weights(task, share) * (target_of(task).y != 0)
     C = math.inf if task.C is None else task.C
     return np.multiply(C, share, out=np.zeros(len(share)), where=share > 0)
 
 
-def _weights(class_weight: Any, codes: Any, counts: Any, n_classes: int) -> Any:
-    if class_weight is None:
-        return np.ones(n_classes)
-    if class_weight == "balanced":
+def _class_weights(task: ProblemTask, counts: Any) -> Any:
+    """Weight (m,) of the class of each row."""
+    codes, _ = targets_of(task.dataset)
+    n_classes, given = len(_dataset(task.dataset).classes), task.class_weight
+    if given is None:
+        return np.ones(len(codes))
+    if given == "balanced":
         totals = np.bincount(codes, weights=counts, minlength=n_classes)
-        return totals.sum() / (n_classes * np.maximum(totals, 1.0))
-    return np.asarray(class_weight, np.float64)
+        given = totals.sum() / (n_classes * np.maximum(totals, 1.0))
+    return np.asarray(given, np.float64)[codes]
 
 
 def problem_of(task: ProblemTask, source: Source) -> SignedQP:
     """The task's program over a source of its K."""
-    return SVC(task.loss, Bias(task.bias)).program(source, target_of(task).y, bounds(task))
+    return task.built.program(source, target_of(task).y, bounds(task))
+
+
+def check_feasible(tasks: Iterable[ProblemTask]) -> None:
+    """Refuse machines that their targets make infeasible, before any kernel work.
+
+    Raises
+    ------
+    InvalidProblem
+        With what was given, what would be feasible, and of which class.
+    """
+    for task in tasks:
+        if type(task.built).check is Task.check:  # most machines object to nothing
+            continue
+        goal, dataset = target_of(task), _dataset(task.dataset)
+        try:
+            task.built.check(goal.y, bounds(task))
+        except InvalidProblem as error:
+            fold = "" if task.fold is None else f", without fold {task.fold[2]}"
+            raise InvalidProblem(f"{error} ({_about(goal, dataset.kind.label(goal, dataset.classes))}{fold})") from None
+
+
+def _about(goal: Target, label: Any) -> str:
+    if isinstance(label, list):
+        return f"classes {label[0]} and {label[1]}"
+    return f"class {label} against the rest" if goal.negative < 0 else f"class {label}"

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
+from pipeline.rows.dataset import open_dataset
 from pipeline.storage.cache import finished
 from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
@@ -32,6 +33,8 @@ from svmcore.solution import Solution, Status
 
 __all__ = [
     "ProblemResult",
+    "coefficients",
+    "doubled",
     "find_result",
     "finite",
     "part_of",
@@ -52,17 +55,22 @@ FINISHED = frozenset(s.value for s in (Status.CONVERGED, Status.MAX_ITER, Status
 class ProblemResult:
     """The answer to one task.
 
-    `support` are merged training rows with their signed coefficients `beta`, the counts are of original rows, `norm2`
-    is ||w||^2, `slack` the sum of max(0, 1 - y f(x)) over the original rows trained on. `residual` (m,) is p - u of all
-    merged rows, which does not depend on C: where the next problem of a chain starts.
+    `support` are variables with their values `beta`, and `rows` the merged training rows that they are of; the counts
+    are of original rows, `norm2` is ||w||^2, `slack` the sum of what the original rows trained on cost. The model is
+    (K beta + bias) / scale; `epsilon` is half the width of a tube that was found. `residual` (m,) is p - u of all
+    variables, which does not depend on C: where the next problem of a chain starts.
     """
 
     fingerprint: str
+    machine: dict[str, Any]
     status: str
     support: Any
+    rows: Any
     beta: Any
     residual: Any
     bias: float
+    scale: float
+    epsilon: float | None
     n_iter: int
     n_support: int
     n_bounded: int
@@ -77,7 +85,7 @@ class ProblemResult:
 KIND = "answer"
 SMALL = 8 << 20  # bytes
 NPZ = "arrays.npz"
-ARRAYS = ("support", "beta", "residual")
+ARRAYS = ("support", "rows", "beta", "residual")
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -87,24 +95,29 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
     beta = np.asarray(solution.beta, np.float64)
     support = np.flatnonzero(beta)
     bounded = support[(beta[support] >= qp.hi[support]) | (beta[support] <= qp.lo[support])]
+    rows, at_bound = qp.rows_of(support), np.unique(qp.rows_of(bounded))
+    answer = task.built.answer(qp, solution)
+    decision = np.asarray((solution.decision + (answer.bias - solution.bias)) / answer.scale, np.float64)
     history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)]
     record = {
+        "machine": task.machine,
         "status": str(solution.status.value),
-        "bias": float(solution.bias),
+        "bias": float(answer.bias),
+        "scale": float(answer.scale),
+        "epsilon": answer.epsilon,
         "n_iter": int(solution.n_iter),
-        "n_support": int(counts[support].sum()),
-        "n_bounded": int(counts[bounded].sum()),
+        "n_support": int(counts[np.unique(rows)].sum()),
+        "n_bounded": int(counts[at_bound].sum()),
         "seconds": solution.history[-1].seconds if solution.history else 0.0,
         "norm2": float(solution.norm2),
-        "slack": _slack(task, solution.decision, counts),
+        "slack": _slack(task, decision, answer.epsilon, counts),
         "certificate": _numbers(solution.certificate),
         "history": history,
     }
-    decision = np.asarray(solution.decision, np.float64)
     if task.fold is not None:
         decision = decision[held_out_counts(task.dataset, task.fold) > 0]
     residual = solution.score + qp.ridge * beta
-    arrays = {"support": support, "beta": beta[support], "residual": residual, "decision": decision}
+    arrays = {"support": support, "rows": rows, "beta": beta[support], "residual": residual, "decision": decision}
     if solution.status is not Status.STOPPED:
         _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(arrays))
     return _result(task.fingerprint, record, arrays)
@@ -122,11 +135,26 @@ def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
     write_atomic(folder / MANIFEST, json.dumps(manifest).encode(), durable=False)
 
 
-def _slack(task: ProblemTask, decision: Floats, counts: Floats) -> float:
-    """Sum of max(0, 1 - y f(x)) over the original rows trained on."""
-    y = target_of(task).y
-    trained = np.where(y != 0, counts, 0.0)
-    return float(trained @ np.maximum(0.0, 1.0 - y * decision))
+def _slack(task: ProblemTask, decision: Floats, epsilon: float | None, counts: Floats) -> float:
+    """Sum of what the original rows trained on cost, before C."""
+    y, kind = target_of(task).y, open_dataset(task.dataset).kind
+    trained = np.where(y != 0, counts, 0.0) if kind.answers == "labels" else counts
+    width = getattr(task.built, "epsilon", 0.0) if epsilon is None else epsilon
+    return float(trained @ kind.losses(y, decision, width))
+
+
+def coefficients(result: ProblemResult, rows: Floats) -> Floats:
+    """Coefficients (len(rows),) of the model at merged rows, ascending, among which are all of its support."""
+    at = np.searchsorted(rows, result.rows)
+    return np.bincount(at, weights=result.beta, minlength=len(rows)) / result.scale
+
+
+def doubled(result: ProblemResult) -> list[list[float]]:
+    """[row, amount] of each row whose two variables are both not 0: what its coefficient does not tell."""
+    rows, at, counts = np.unique(result.rows, return_inverse=True, return_counts=True)
+    least = np.full(len(rows), np.inf)
+    np.minimum.at(least, at, np.abs(result.beta))
+    return [[int(row), float(amount)] for row, amount in zip(rows[counts > 1], least[counts > 1], strict=True)]
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Problems solved: chains of them along C, each found again where its answer is finished, and kept at once if not.
+"""Problems solved: chains along C, epsilon and nu, each found again where its answer is finished, else kept at once.
 
 A single problem is a chain of one. A chain that was cut goes on from its last stored beta and gives the same bytes.
 Nothing here knows what a sweep or a run is.
@@ -24,6 +24,7 @@ from svmcore.runtime.threads import n_threads, one_blas_thread
 from svmcore.solution import Status
 from svmcore.solvers import Solver
 from svmcore.sources import Source
+from svmcore.tasks import Task
 
 __all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem", "start_of"]
 
@@ -68,21 +69,32 @@ def solve_problem(
     elif before is None:
         before = find_result(task, task.warm)
     qp = problem_of(task, source if source is not None else resident_gram(task))
-    beta, score = start_of(before, qp)
+    beta, score = start_of(before, qp, task.machine)
     solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
     return find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
 
 
-def start_of(before: ProblemResult | None, qp: SignedQP) -> tuple[Floats | None, Floats | None]:
-    """Beta (m,) of the answer before, and the scores of `qp` there; nothing to start from without one.
+def start_of(
+    before: ProblemResult | None, qp: SignedQP, machine: dict[str, Any]
+) -> tuple[Floats | None, Floats | None]:
+    """Beta (m,) of the answer before, and the scores of `qp`, of a `machine`, there; None where they are not known.
 
     Both follow from what is stored, so that they are the same bytes whether it was solved just now or found.
     """
     if before is None:
         return None, None
     beta = np.zeros(qp.m)
+    if len(before.residual) != qp.m:  # a tube without width has one variable a row
+        coef = np.bincount(before.rows, weights=before.beta, minlength=qp.source.n)
+        return Task.create(machine).variables(qp, coef), None
     beta[before.support] = before.beta
-    return beta, before.residual - qp.ridge * beta
+    for g, total in enumerate(qp.groups.sums):  # of a nu machine they change with nu and C, and beta in proportion
+        at = qp.groups.members(g, qp.m)
+        held = float(beta[at].sum())
+        if total != 0.0 and held != 0.0:
+            beta[at] *= total / held
+    same = before.machine == machine and not any(qp.groups.sums)
+    return beta, before.residual - qp.ridge * beta if same else None
 
 
 def _monitor(live: str | None, task: ProblemTask) -> Monitor:
@@ -97,7 +109,7 @@ def _monitor(live: str | None, task: ProblemTask) -> Monitor:
 
 
 def solve_chain(chain: Sequence[ProblemTask], live: str | None = None, source: Source | None = None) -> list[Ended]:
-    """Solve problems of ascending C, each from the beta before it; see `solve_problem`."""
+    """Solve neighbouring problems, each from the beta before it; see `solve_problem`."""
     ended: list[Ended] = []
     before: ProblemResult | None = None
     for task in chain:

@@ -10,7 +10,7 @@ from pipeline.config import yaml12
 from pipeline.config.schema import Experiment
 from pipeline.config.sections import Data
 from pipeline.config.values import source_stem
-from pipeline.rows.labels import LabelCodes, missing_marker
+from pipeline.kinds.labels import LabelCodes, missing_marker
 from pipeline.rows.sources.open import format_of, open_source
 from svmcore.errors import InputError
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from pipeline.config import yaml12
 from pipeline.config.keys import copied, set_key
-from pipeline.config.schema import NOT_SWEPT, Experiment
+from pipeline.config.points import NOT_SWEPT
+from pipeline.config.schema import Experiment
 from pipeline.config.values import source_stem
 from svmcore.errors import InputError, SVMError
 

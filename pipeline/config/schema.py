@@ -6,10 +6,8 @@ URL is used, so no secret ever reaches a file that is written back.
 """
 
 import hashlib
-import itertools
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
@@ -17,6 +15,8 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pipeline.config import yaml12
 from pipeline.config.errors import explain
 from pipeline.config.keys import set_key
+from pipeline.config.machines import check_pairing, foreign_keys, machine_of, ranking_of
+from pipeline.config.points import canonical_json, combinations
 from pipeline.config.redact import redacted, redacted_text
 from pipeline.config.sections import Alias, Cache, Cluster, Data, Gate, Section, Sweep
 from pipeline.config.values import (
@@ -25,18 +25,21 @@ from pipeline.config.values import (
     format_bytes,
     valid_class_weight,
     valid_kernel,
+    valid_scoring,
     valid_solver,
+    valid_task,
 )
+from pipeline.kinds import Kind, kind_of
 from svmcore.errors import InputError, did_you_mean
 from svmcore.kernels import Kernel
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
+from svmcore.tasks import Task
 from svmcore.tasks.losses import Hinge, SquaredHinge
 
 ELSEWHERE = ("name", "store", "cluster", "cache", "gate", "promote")  # what does not change the answer
-SCORES = ("accuracy", "train_accuracy", "mean_score")
 
-__all__ = ["ELSEWHERE", "NOT_SWEPT", "Experiment", "canonical_json"]
+__all__ = ["ELSEWHERE", "Experiment"]
 
 
 class Experiment(Section):
@@ -47,11 +50,16 @@ class Experiment(Section):
     )
     seed: int = Field(default=0, ge=0, lt=2**32, description="a whole number, 0 or more, below 2**32")
     data: Data = Field(description="a mapping with at least the key 'source'")
+    task: Annotated[str, BeforeValidator(valid_task)] = Field(
+        default="svc", description="svc, nu-svc, svr, nu-svr or one-class"
+    )
     kernel: Annotated[dict[str, Any], BeforeValidator(valid_kernel)] = Field(
         default_factory=lambda: valid_kernel("rbf"), description="a kernel, such as {name: rbf, gamma: scale}"
     )
     loss: Literal["hinge", "squared_hinge"] = Field(default="hinge", description="hinge or squared_hinge")
     C: float = Field(default=1.0, gt=0, description="a positive number, or .inf for a hard margin")
+    nu: float = Field(default=0.5, gt=0, le=1, description="a number above 0, at most 1")
+    epsilon: float = Field(default=0.1, ge=0, lt=math.inf, description="a number, 0 or more, in units of the target")
     bias: Literal["free", "penalised", "none"] = Field(default="free", description="free, penalised or none")
     class_weight: Annotated[Literal["balanced"] | dict[Any, float] | None, BeforeValidator(valid_class_weight)] = Field(
         default=None, description="balanced, or a mapping of labels to positive weights"
@@ -65,28 +73,36 @@ class Experiment(Section):
     store: Annotated[str, BeforeValidator(absolute)] = Field(
         default="runs", validate_default=True, min_length=1, description="a path or s3://bucket/prefix"
     )
+    scoring: Annotated[list[str] | None, BeforeValidator(valid_scoring)] = Field(
+        default=None, description="the name of a scikit-learn scorer, or a list of such names"
+    )
     gate: Gate | None = Field(default=None)
     promote: Alias | None = Field(default=None, description="an alias, such as champion")
     sweep: Sweep | None = Field(default=None)
 
     @model_validator(mode="after")
     def _pairing(self) -> Self:
-        """Refuse a solver that does not admit this loss, bias and kernel."""
-        self.build_solver().admits(self.build_loss(), Bias(self.bias), self.build_kernel(), math.isinf(self.C))
+        """Refuse keys that the task does not have, scores of another one, and a solver that does not admit it."""
+        given, labelled = self.model_fields_set, self.data.label is not None
+        check_pairing(self.task, given, self.machine, self.build_solver(), self.build_kernel(), self.C, labelled)
+        self.kind.check_scores(self.scores, self.task)
+        if self.sweep is not None:  # what is written back says which score it was
+            object.__setattr__(self, "sweep", self.sweep.model_copy(update={"refit": self.refit}))
         return self
 
     @model_validator(mode="after")
     def _judged(self) -> Self:
         """Refuse a gate whose scores no run of this config has."""
-        if (self.gate or self.promote) and self.sweep is not None and not self.sweep.refit:
-            raise InputError("gate and promote need a model; remove sweep.refit: false")
+        if (self.gate or self.promote) and self.sweep is not None and self.refit is None:
+            raise InputError("gate and promote need a model; name a score in sweep.refit")
+        known = [*self.scores, *(f"train_{name}" for name in self.scores), "mean_score"]
         for key in {**self.gate.min, **self.gate.drop} if self.gate else ():
-            if key not in SCORES:
-                raise InputError(f"gate: unknown score {key!r}; known: {', '.join(SCORES)}{did_you_mean(key, SCORES)}")
-            if key == "accuracy" and self.data.test is None:
-                raise InputError("gate: accuracy needs test rows; set data.test, or name train_accuracy")
+            if key not in known:
+                raise InputError(f"gate: unknown score {key!r}; known: {', '.join(known)}{did_you_mean(key, known)}")
+            if key in self.scores and self.data.test is None:
+                raise InputError(f"gate: {key} needs test rows; set data.test, or name train_{key}")
             if key == "mean_score" and self.sweep is None:
-                raise InputError("gate: mean_score is of a sweep; name accuracy, or add a sweep")
+                raise InputError(f"gate: mean_score is of a sweep; name {self.scores[0]}, or add a sweep")
         return self
 
     @classmethod
@@ -100,6 +116,31 @@ class Experiment(Section):
     def build_kernel(self) -> Kernel:
         """Return the kernel these keys declare; `gamma: scale` is resolved later, against the data."""
         return Kernel.create(self.kernel)
+
+    @property
+    def machine(self) -> Task:
+        """What is trained: the task with its parameters."""
+        return machine_of(dict(self))
+
+    @property
+    def kind(self) -> Kind:
+        """What the task means to the pipeline."""
+        return kind_of(self.task)
+
+    @property
+    def scores(self) -> list[str]:
+        """Names of the scores that are counted, that which ranks points first."""
+        names, refit = self._ranking()
+        return names if refit is None else list(dict.fromkeys([refit, *names]))
+
+    @property
+    def refit(self) -> str | None:
+        """The score whose best point is trained on all rows; None for no model."""
+        return self._ranking()[1] if self.sweep is not None else None
+
+    def _ranking(self) -> tuple[list[str], str | None]:
+        sweep = self.sweep or Sweep()
+        return ranking_of(self.task, self.scoring, sweep.refit, "refit" in sweep.model_fields_set)
 
     def build_solver(self) -> Solver:
         """Return the solver these keys declare."""
@@ -154,8 +195,10 @@ class Experiment(Section):
                 del plain["cluster"][key]
         if self.sweep is not None:
             plain["sweep"] = {key: value for key, value in plain["sweep"].items() if value not in ({}, [])}
-            plain["sweep"]["refit"] = self.sweep.refit or False
-        return plain
+            plain["sweep"]["refit"] = self.refit or False
+        if self.data.label is None:
+            plain["data"]["label"] = None
+        return {key: value for key, value in plain.items() if key not in foreign_keys(self.task)}
 
     def to_yaml(self) -> str:
         """Return the resolved configuration as YAML, `${ENV}` as written, secrets hidden."""
@@ -166,7 +209,7 @@ class Experiment(Section):
 
         Sources count by their path; the bytes behind it are the dataset's fingerprint.
         """
-        plain = self.model_dump(by_alias=True, exclude=set(ELSEWHERE))
+        plain = self.model_dump(by_alias=True, exclude={*ELSEWHERE, *foreign_keys(self.task)})
         plain["solver"].pop("time_limit", None)
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
@@ -184,39 +227,8 @@ class Experiment(Section):
             return [({}, self)]
         base = {key: value for key, value in self._to_dict().items() if key not in ("sweep", "gate", "promote")}
         if self.fold_column is not None:
-            base["sweep"] = {"folds": self.sweep.folds}
-        return [(params, _point(base, params)) for params in _combinations(self.sweep)]
-
-
-def canonical_json(value: Any) -> str:
-    """Return JSON in which equal configurations are equal text: sorted keys, every number a float."""
-
-    def plain(item: Any) -> Any:
-        if isinstance(item, Mapping):
-            return sorted(([_tagged(key), plain(part)] for key, part in item.items()), key=json.dumps)
-        if isinstance(item, list | tuple):
-            return [plain(part) for part in item]
-        return float(item) if isinstance(item, int) and not isinstance(item, bool) else item
-
-    return json.dumps(plain(value))
-
-
-def _tagged(key: Any) -> Any:
-    """Tell the label 1 from the label '1'."""
-    return key if isinstance(key, str) else [type(key).__name__, key]
-
-
-# ---- sweeps -----------------------------------------------------------------------------------------------------
-NOT_SWEPT = ("name", "store", "cluster", "cache", "sweep", "seed", "gate", "promote")
-
-
-def _combinations(sweep: Sweep) -> Iterator[dict[str, Any]]:
-    """Yield each point's parameters."""
-    if sweep.grid or not sweep.list_:
-        keys = sorted(sweep.grid)
-        for values in itertools.product(*(sweep.grid[key] for key in keys)):
-            yield dict(zip(keys, values, strict=True))
-    yield from sweep.list_
+            base["sweep"] = {"folds": self.sweep.folds, "refit": self.refit or False}
+        return [(params, _point(base, params)) for params in combinations(self.sweep.grid, self.sweep.list_)]
 
 
 def _point(base: Mapping[str, Any], params: Mapping[str, Any]) -> Experiment:

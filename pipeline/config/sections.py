@@ -38,7 +38,9 @@ class Data(Section):
     test: Annotated[float | str | None, BeforeValidator(valid_test)] = Field(
         default=None, description="a fraction between 0 and 1 of the rows, or a second source"
     )
-    label: int | str = Field(default=-1, description="a column's name or its position counted from 0 (-1 is the last)")
+    label: int | str | None = Field(
+        default=-1, description="a column's name or its position counted from 0 (-1 is the last); null: there is none"
+    )
     id: int | str | None = Field(
         default=None, description="a column's name or its position counted from 0, which predictions repeat"
     )
@@ -136,8 +138,8 @@ class Sweep(Section):
     folds: Annotated[int | dict[str, str | int] | None, BeforeValidator(valid_folds)] = Field(
         default=None, description="a whole number of folds, 2 or more, or {column: NAME}"
     )
-    refit: Annotated[Literal["accuracy"] | None, BeforeValidator(valid_refit)] = Field(
-        default="accuracy", description="accuracy, or false for a batch without a model"
+    refit: Annotated[str | None, BeforeValidator(valid_refit)] = Field(
+        default=None, description="the name of a score (default: the first of scoring), or false for no model"
     )
 
 

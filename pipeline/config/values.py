@@ -14,6 +14,7 @@ from typing import Any
 from svmcore.errors import InputError, did_you_mean
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
+from svmcore.tasks import Task
 
 __all__ = [
     "BUNDLED",
@@ -32,12 +33,14 @@ __all__ = [
     "valid_kernel",
     "valid_refit",
     "valid_scale",
+    "valid_scoring",
     "valid_solver",
     "valid_source",
+    "valid_task",
     "valid_test",
 ]
 
-BUNDLED = ("iris", "digits", "wine", "breast_cancer")
+BUNDLED = ("iris", "digits", "wine", "breast_cancer", "diabetes")
 COMPRESSED = (".gz", ".bz2")
 FORMATS = (".libsvm", ".svm", ".csv", ".parquet", ".npz", ".zarr")
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -192,6 +195,19 @@ def valid_solver(value: Any) -> Any:
 def valid_refit(value: Any) -> Any:
     """Return the score that picks the model to refit, or None."""
     return None if value is None or value is False or value == "none" else value
+
+
+def valid_scoring(value: Any) -> Any:
+    """Return names of scores as a list, or None."""
+    names = [value] if isinstance(value, str) else value
+    if names is not None and not (isinstance(names, list) and names and all(isinstance(n, str) for n in names)):
+        raise ValueError("not a name or a list of names")
+    return names if names is None else list(dict.fromkeys(names))
+
+
+def valid_task(value: Any) -> Any:
+    """Return the name of a machine."""
+    return Task.named(value).name
 
 
 def valid_folds(value: Any) -> Any:

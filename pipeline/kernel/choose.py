@@ -9,7 +9,7 @@ import numpy as np
 from pipeline.config.schema import Experiment
 from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_folder
 from svmcore.kernels import Kernel
-from svmcore.qp import Bias
+from svmcore.tasks import Task
 
 __all__ = ["KernelPlan", "choose_plan", "plan_kernel", "served_kernel"]
 
@@ -25,15 +25,15 @@ class KernelPlan:
     gram: str | None
 
 
-def served_kernel(kernel: Kernel, bias: str) -> Kernel:
+def served_kernel(kernel: Kernel, machine: Task) -> Kernel:
     """The kernel that K is computed of: centred where the coefficients sum to 0, which leaves the program the same."""
-    return kernel.centred() if Bias(bias) is Bias.FREE else kernel
+    return kernel.centred() if machine.can_centre else kernel
 
 
 def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     """Which K an experiment needs, and where it is or will be: nothing is computed."""
     resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
-    served = served_kernel(resolved, exp.bias)
+    served = served_kernel(resolved, exp.machine)
     dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
     plan = choose_plan(exp, dataset, dtype.itemsize)
     if plan == "columns":

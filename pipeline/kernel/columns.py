@@ -124,7 +124,7 @@ def computed_columns(dataset: str, kernel: Kernel, dtype: Any) -> ComputedColumn
 
 def columns_for(exp: Experiment, dataset: Any, plan: KernelPlan, workers: Workers) -> Source:
     """Columns on demand, one cache for all problems of the run."""
-    dtype, served = np.dtype(plan.dtype), served_kernel(Kernel.create(plan.kernel), exp.bias)
+    dtype, served = np.dtype(plan.dtype), served_kernel(Kernel.create(plan.kernel), exp.machine)
     local = computed_columns(str(dataset.path), served, dtype)
     remote = exp.cluster.remote and not exp.solver_for(dataset.n_features).solves.linear_only
     source = WorkerColumns(local, str(dataset.path), workers) if remote else local

@@ -19,7 +19,6 @@ from pipeline.kernel.strips import partition
 from pipeline.layout.parts import Part, bundles
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
-from pipeline.layout.sweep import n_targets
 from pipeline.rows import dataset as datasets
 from svmcore.errors import MemoryLimit
 from svmcore.runtime.threads import n_threads
@@ -66,9 +65,9 @@ def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any
 
 def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
     """Problems of the best point on all rows."""
-    if exp.sweep is None or not exp.sweep.refit:
+    if exp.refit is None:
         return 0
-    return n_targets(len(parts[0].data.classes), exp.multiclass)
+    return exp.kind.n_goals(len(parts[0].data.classes), exp.multiclass)
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------

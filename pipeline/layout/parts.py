@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask
+from pipeline.answers.problem import ProblemTask, check_feasible
 from pipeline.config.schema import Experiment
 from pipeline.kernel.choose import KernelPlan, choose_plan, plan_kernel
 from pipeline.kernel.strips import SHARED
+from pipeline.kinds.labels import class_weights
 from pipeline.layout.sweep import (
     Chain,
     Fold,
@@ -29,7 +30,6 @@ from pipeline.layout.sweep import (
     tasks_of,
 )
 from pipeline.rows import dataset as datasets
-from pipeline.rows.labels import class_weights
 
 __all__ = ["Ingested", "Part", "Waiting", "bundles", "parts_of", "task_for"]
 
@@ -83,11 +83,16 @@ def _part(root: Path, data: Ingested, dataset: Any, group: KernelGroup, folds: S
     def task_of(point: Point, target: int) -> ProblemTask:
         return task_for(point.exp, root, data, plan, target)
 
-    return Part(data, plan, group, tasks_of(group, folds, len(data.classes), task_of))
+    part = Part(data, plan, group, tasks_of(group, folds, len(data.classes), task_of))
+    check_feasible(task for chain in part.chains for task in chain)
+    if folds:  # the best point is trained on all rows
+        whole = tasks_of(group, [], len(data.classes), task_of)
+        check_feasible(task for rows in whole.values() for task in rows[0])
+    return part
 
 
 def task_for(exp: Experiment, root: Path, data: Ingested, plan: KernelPlan, target: int) -> ProblemTask:
-    """The task of one class (or pair)."""
+    """The task of one class (or pair), or of the values."""
     return ProblemTask(
         root=str(root),
         dataset=data.path,
@@ -95,12 +100,11 @@ def task_for(exp: Experiment, root: Path, data: Ingested, plan: KernelPlan, targ
         data=data.fingerprint,
         kernel_id=plan.kernel_id,
         kernel=plan.kernel,
+        machine=exp.machine.spec(),
         multiclass=exp.multiclass,
         target=target,
         C=exp.C if math.isfinite(exp.C) else None,
         class_weight=class_weights(exp.class_weight, data.classes),
-        loss=exp.loss,
-        bias=exp.bias,
         solver=exp.solver_for(data.n_features).spec(),
     )
 

@@ -16,13 +16,10 @@ from pipeline.answers.problem import ProblemTask
 from pipeline.layout.rates import Rates
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.model import targets
 from svmcore.monitor import Monitor
-from svmcore.qp import Bias
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solvers import Solver
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
-from svmcore.tasks import SVC
 
 __all__ = ["Sample", "Work", "block_seconds", "seconds_of"]
 
@@ -48,13 +45,13 @@ class Work:
 
 
 class Sample:
-    """The first rows of a dataset: their K, codes and counts, and a block of kernel entries that is timed."""
+    """The first rows of a dataset: their K, targets and counts, and a block of kernel entries that is timed."""
 
     def __init__(self, dataset: Any, kernel: Kernel, rows: int = ROWS) -> None:
-        self.n, self.n_classes = dataset.n_merged, len(dataset.classes)
-        self.codes = np.asarray(dataset.codes())[:rows]
+        self.n, self.n_classes, self.kind = dataset.n_merged, len(dataset.classes), dataset.kind
+        self.targets = np.asarray(dataset.targets())[:rows]
         self.counts = np.asarray(dataset.counts(), np.float64)[:rows]
-        X = dataset.X(0, len(self.codes))
+        X = dataset.X(0, len(self.targets))
         points = kernel.prepare_gram(X)
         source = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -64,7 +61,7 @@ class Sample:
 
     def work(self, chain: Sequence[ProblemTask]) -> Work:
         """Work of a chain on all rows of the dataset."""
-        m = len(self.codes)
+        m = len(self.targets)
         large = self._solved(chain, m)
         if m == self.n or m < 100:
             return large
@@ -75,10 +72,10 @@ class Sample:
 
     def _solved(self, chain: Sequence[ProblemTask], m: int) -> Work:
         gram = self.gram if m == self.gram.n else self.gram.take(np.arange(m))
-        y = targets(self.codes[:m], self.n_classes, chain[0].multiclass)[chain[0].target].y
+        y = self.kind.goals(self.targets[:m], self.n_classes, chain[0].multiclass)[chain[0].target].y
         beta, support, steps = None, [], 0
         for task in chain:
-            if not ((y > 0).any() and (y < 0).any()):
+            if self.kind.answers == "labels" and not ((y > 0).any() and (y < 0).any()):
                 return Work((1.0,) * len(chain), 1.0)
             solution = _solve(task, gram, y, self.counts[:m], beta)
             beta = solution.beta
@@ -94,9 +91,9 @@ def _power(large: float, small: float, bounds: tuple[float, float]) -> float:
 def _solve(task: ProblemTask, gram: ResidentGram, y: Any, counts: Any, beta: Any) -> Any:
     """Solve the problem with the production solver: a plan must not take as long as a textbook's would."""
     C = counts * (1e6 if task.C is None else task.C)
-    qp = SVC(task.loss, Bias(task.bias)).program(gram, y, C)
+    qp = task.built.nearest(y, C).program(gram, y, C)
     solver = Solver.create({"name": "smo", "tol": max(1e-4, float(task.solver.get("tol", 1e-3))), "max_iter": MAX_ITER})
-    return solver.solve(qp, beta, Monitor(warn=False))
+    return solver.solve(qp, beta if beta is not None and len(beta) == qp.m else None, Monitor(warn=False))
 
 
 def seconds_of(work: Work, n: int, rate: Rates, exact: float) -> float:

@@ -1,8 +1,9 @@
 """A sweep unfolded: points, the kernels they share, and for each kernel the chains of problems along C.
 
 Points on the same data share one dataset, points with the same kernel on it one K, and within a K every (target, fold,
-loss, bias, weights, solver) is one chain: C ascends and each problem starts from the beta before it, which stays
-feasible. All of this is a function of the config and the data alone. Nothing is computed or stored here.
+loss, bias, weights, solver) is one chain: C ascends, epsilon and nu go up and down within a C, and each problem starts
+from the beta before it, which stays feasible along C and epsilon and is scaled along nu. All of this is a function of
+the config and the data alone. Nothing is computed or stored here.
 """
 
 import dataclasses
@@ -13,7 +14,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask, held_out_counts
-from pipeline.config.schema import Experiment, canonical_json
+from pipeline.config.points import canonical_json
+from pipeline.config.schema import Experiment
 from pipeline.kernel.choose import served_kernel
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
@@ -30,7 +32,6 @@ __all__ = [
     "folds_of",
     "grouped",
     "kernel_groups",
-    "n_targets",
     "tasks_of",
 ]
 
@@ -87,7 +88,7 @@ def kernel_groups(
 
     def described(point: Point) -> KernelGroup:
         kernel = point.exp.build_kernel().resolved(dataset.n_features, dataset.variance)
-        kernel = served_kernel(kernel, point.exp.bias)
+        kernel = served_kernel(kernel, point.exp.machine)
         dtype = np.dtype(point.exp.solver_for(dataset.n_features).column_dtype)
         return KernelGroup(plan(point.exp, dataset, dtype.itemsize), kernel, dtype, (point,))
 
@@ -112,11 +113,16 @@ def folds_of(exp: Experiment, dataset: Any) -> list[Fold]:
     else:
         _check_sizes(dataset, sweep.folds)
         folds = [(sweep.folds, exp.seed, index) for index in range(sweep.folds)]
-    _check_classes(dataset, folds)
+    if dataset.kind.stratified:
+        _check_classes(dataset, folds)
     return folds
 
 
 def _check_sizes(dataset: Any, folds: int) -> None:
+    if not dataset.kind.stratified:
+        if dataset.n_train < folds:
+            raise InputError(f"sweep.folds: {folds} folds of {dataset.n_train} training rows; lower sweep.folds")
+        return
     largest = int(_per_class(dataset, dataset.counts()).max())
     if largest < folds:
         raise InputError(
@@ -137,7 +143,7 @@ def _check_classes(dataset: Any, folds: Sequence[Fold]) -> None:
 
 
 def _per_class(dataset: Any, counts: Any) -> Any:
-    return np.bincount(dataset.codes(), weights=counts, minlength=len(dataset.classes))
+    return np.bincount(dataset.targets(), weights=counts, minlength=len(dataset.classes))
 
 
 def fold_label(dataset: Any, fold: Fold) -> Any:
@@ -150,19 +156,8 @@ TaskOf = Callable[[Point, int], ProblemTask]
 Tasks = list[list[ProblemTask]]  # [fold][target]; without folds one row, on all rows
 
 
-def n_targets(n_classes: int, multiclass: str) -> int:
-    """How many binary problems tell the classes apart.
-
-    >>> n_targets(2, "ovo"), n_targets(4, "ovr"), n_targets(4, "ovo")
-    (1, 4, 6)
-    """
-    if n_classes == 2:
-        return 1
-    return n_classes if multiclass == "ovr" else n_classes * (n_classes - 1) // 2
-
-
 def tasks_of(group: KernelGroup, folds: Sequence[Fold], n_classes: int, task_of: TaskOf) -> dict[int, Tasks]:
-    """Problems on one K by the index of their point; each starts from the one with the next smaller C.
+    """Problems on one K by the index of their point; each starts from its neighbour in `_path`.
 
     Parameters
     ----------
@@ -170,11 +165,12 @@ def tasks_of(group: KernelGroup, folds: Sequence[Fold], n_classes: int, task_of:
         The task of a point and target, cold and on all rows.
     """
     tasks: dict[int, Tasks] = {}
-    for points in grouped(group.points, lambda point: _all_but_C(point.exp)):
+    for points in grouped(group.points, lambda point: _all_but_path(point.exp)):
         warm = points[0].exp.build_solver().solves.warm_starts
         before: Tasks = []
-        for equal in grouped(sorted(points, key=lambda point: point.exp.C), lambda point: point.exp.C):
-            cold = [task_of(equal[0], target) for target in range(n_targets(n_classes, equal[0].exp.multiclass))]
+        for equal in _path(points):
+            exp = equal[0].exp
+            cold = [task_of(equal[0], target) for target in range(exp.kind.n_goals(n_classes, exp.multiclass))]
             found = [[dataclasses.replace(task, fold=fold) for task in cold] for fold in folds] or [cold]
             if warm and before:
                 found = [
@@ -185,11 +181,24 @@ def tasks_of(group: KernelGroup, folds: Sequence[Fold], n_classes: int, task_of:
     return tasks
 
 
+def _path(points: Sequence[Point]) -> list[list[Point]]:
+    """Equal points together, in an order in which neighbours are near: C ascends, epsilon and nu turn at each C."""
+    ordered: list[list[Point]] = []
+    for k, same in enumerate(grouped(sorted(points, key=lambda p: p.exp.C), lambda p: p.exp.C)):
+        turned = sorted(same, key=lambda p: _within(p.exp), reverse=k % 2 == 1)
+        ordered += grouped(turned, lambda p: _within(p.exp))
+    return ordered
+
+
+def _within(exp: Experiment) -> tuple[float, float]:
+    return exp.nu, exp.epsilon
+
+
 def _after(task: ProblemTask, before: ProblemTask) -> ProblemTask:
     return dataclasses.replace(task, warm=before.fingerprint)
 
 
-def _all_but_C(exp: Experiment) -> str:
+def _all_but_path(exp: Experiment) -> str:
     """What two points on one K must have in common to be steps of one chain."""
     return canonical_json([exp.loss, exp.bias, exp.class_weight, exp.multiclass, exp.build_solver().spec()])
 

@@ -10,26 +10,26 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import ProblemResult
-from pipeline.model import evaluation, metrics
-from pipeline.model.stored import label_array
+from pipeline.answers.result import ProblemResult, coefficients
+from pipeline.kinds.labels import label_array
+from pipeline.model import metrics
 from svmcore.kernels import Kernel
-from svmcore.model import Model, vote
+from svmcore.model import Model
 
-__all__ = ["assemble", "class_entries", "evaluation_of", "train_confusion"]
+__all__ = ["assemble", "class_entries", "evaluation_of"]
 
 
 def assemble(
     dataset: Any, kernel: dict[str, Any], tasks: Sequence[ProblemTask], results: Sequence[ProblemResult]
 ) -> tuple[Model, Any]:
     """One model over the union of the problems' support vectors; returns it with their merged rows (m,)."""
-    union = np.unique(np.concatenate([result.support for result in results]))
-    coef = np.zeros((len(results), len(union)))
-    for row, result in zip(coef, results, strict=True):
-        row[np.searchsorted(union, result.support)] = result.beta
-    bias = np.array([result.bias for result in results])
-    vectors = dataset.X()[union]
-    return Model(Kernel.create(kernel), vectors, coef, bias, label_array(dataset.classes), tasks[0].multiclass), union
+    union = np.unique(np.concatenate([result.rows for result in results]))
+    coef = np.array([coefficients(result, union) for result in results])
+    bias = np.array([result.bias / result.scale for result in results])
+    classes = label_array(dataset.classes if dataset.kind.answers == "labels" else [])
+    first = tasks[0]
+    parts = dataset.X()[union], coef, bias, classes, first.multiclass, first.built.name
+    return Model(Kernel.create(kernel), *parts), union
 
 
 def class_entries(labels: Sequence[Any], results: Sequence[ProblemResult], model: Model) -> list[dict[str, Any]]:
@@ -43,46 +43,16 @@ def class_entries(labels: Sequence[Any], results: Sequence[ProblemResult], model
     return entries
 
 
-def train_confusion(dataset: Any, model: Model, decision: Any) -> Any:
-    """Confusion matrix of the original training rows, from decision values (m, k) of the merged ones."""
-    predicted = vote(decision, len(dataset.classes), model.scheme)
-    return evaluation.confusion(dataset.codes(), predicted, len(dataset.classes), dataset.counts())
-
-
-def evaluation_of(
-    dataset: Any, model: Model, decision: Any, train: Any, tested: tuple[Any, Any, Any]
-) -> dict[str, Any]:
-    """What the report shows: confusion, ROC and regions, on the test rows where there are any.
+def evaluation_of(dataset: Any, model: Model, decision: Any, tested: Any) -> dict[str, Any]:
+    """What the report shows, on the test rows where there are any.
 
     Parameters
     ----------
-    decision
-        (m, k) the solver's values on the merged training rows.
-    train, tested
-        Results of `train_confusion` and `decisions.score_test_rows`.
+    decision, tested
+        The solver's values (m, k) on the merged training rows, and the model's (n_test, k) on the test rows.
     """
-    matrix, codes, values = tested
-    weights = None
+    shown = (dataset.test_targets(), tested, None)
     if not dataset.n_test:
-        matrix, codes, values, weights = train, dataset.codes(), decision[:, 0], dataset.counts()
-    curve = evaluation.roc(np.asarray(codes) == 1, values, weights) if len(dataset.classes) == 2 else None
-    return {
-        "classes": list(dataset.classes),
-        "confusion": matrix.tolist(),
-        "evaluated_on": "test" if dataset.n_test else "train",
-        "roc": curve,
-        "plane": _plane(dataset, model) if dataset.n_features == 2 and not dataset.sparse else None,
-    }
-
-
-def _plane(dataset: Any, model: Model) -> dict[str, Any]:
-    scaling = dataset.scaling
-
-    def decide(X: Any) -> Any:
-        return model.decision_function(scaling.apply(X))
-
-    def codes_of(X: Any) -> Any:
-        return vote(decide(X), len(dataset.classes), model.scheme)
-
-    raw = scaling.undo(np.asarray(dataset.X(), np.float64))
-    return evaluation.plane(raw, np.asarray(dataset.codes()), decide, codes_of, len(dataset.classes))
+        shown = (dataset.targets(), decision, dataset.counts())
+    where = {"task": model.machine, "evaluated_on": "test" if dataset.n_test else "train"}
+    return where | dataset.kind.evaluation(dataset, model, shown)

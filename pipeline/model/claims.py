@@ -10,7 +10,7 @@ the solver worked in excuses nothing.
 - infeasibility: what is claimed, and of a converged problem at most 1e-12 of the coefficients' sum.
 - coefficients: dual and norm2 were computed from one ||w||^2, so that dual + ||w||^2 / 2 is a sum of coefficients
   alone, known to rounding, in which a change of a single one shows.
-- bias: any multiplier between the extreme scores is right, so within the gap and the uncertainties.
+- bias, rho, epsilon: any multiplier between the extreme scores is right, so within the gap and the uncertainties.
 """
 
 import dataclasses
@@ -24,9 +24,10 @@ from pipeline.answers.result import finite
 from svmcore.certificate import BAR, SHARE, SLACK, Certificate, Evaluation
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
-from svmcore.solution import Status
+from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
 from svmcore.sources.base import matvec_and_sizes
+from svmcore.tasks import SVC, Answer, Task
 
 __all__ = ["Difference", "Found", "differences_of"]
 
@@ -60,6 +61,10 @@ class Found:
         (m,) copies of the rows that were trained on.
     anchor
         (m,) what centring the kernel put into the bias for each coefficient: large for rows far from the origin.
+    machine
+        Whose program it is.
+    scale
+        What the model divides coefficients and bias by: the margin of a nu-SVC, else 1.
     """
 
     qp: SignedQP
@@ -68,6 +73,8 @@ class Found:
     solver: Solver
     counts: Floats
     anchor: Floats
+    machine: Task = dataclasses.field(default_factory=SVC)
+    scale: float = 1.0
 
     @property
     def certificate(self) -> Certificate:
@@ -80,6 +87,11 @@ class Found:
         """The certificate as JSON."""
         keys = ("primal", "dual", "relative_gap", "kkt_gap", "infeasibility", "uncertainty", "bar")
         return {key: finite(getattr(self.certificate, key)) for key in keys}
+
+    @property
+    def coef(self) -> Floats:
+        """Of the rows (n,)."""
+        return self.qp.at_rows(self.beta)
 
     @property
     def length(self) -> float:
@@ -98,23 +110,40 @@ class Found:
 
     @property
     def decision(self) -> Floats:
-        """F (m,) at the rows."""
-        return self.evaluation.outputs + self.multiplier
+        """F (m,) at the rows, as the model scales it."""
+        return (self.evaluation.outputs + self.multiplier) / self.scale
+
+    @property
+    def answer(self) -> Answer:
+        """What follows from the multipliers."""
+        found = self.evaluation
+        solution = Solution(
+            self.beta,
+            self.bias,
+            Status.CONVERGED,
+            0,
+            found.certificate,
+            found.outputs,
+            found.score,
+            found.norm2,
+            multipliers=found.multipliers,
+        )
+        return self.machine.answer(self.qp, solution)
 
     @property
     def bias(self) -> float:
         """That of the kernel as it is, whatever was centred."""
-        return self.multiplier + self.qp.shift * float(self.beta.sum()) - self.qp.source.offset(self.beta)
+        return self.multiplier + self.qp.shift * float(self.beta.sum()) - self.qp.source.offset(self.coef)
 
     def doubts(self, served: Any, claim: dict[str, Any]) -> Floats:
         """How far (m,) decision values from kernel values with the rounding `served` may be from these."""
-        _, sizes = matvec_and_sizes(self.qp.source, self.beta)
+        _, sizes = matvec_and_sizes(self.qp.source, self.coef)
         error = served.relative * sizes + (served.absolute * self.length if self.length else 0.0)
-        return np.asarray(error + self.rounding * sizes + self.bias_slack(claim))
+        return np.asarray(error + self.rounding * sizes + self.bias_slack(claim)) / self.scale
 
     def bias_slack(self, claim: dict[str, Any]) -> float:
         """How far two right biases may be apart."""
-        rounding = self.rounding * (abs(self.bias) + float(np.abs(self.beta) @ np.abs(self.anchor)))
+        rounding = self.rounding * (abs(self.bias) + float(np.abs(self.coef) @ np.abs(self.anchor)))
         if not self.qp.groups.sums:
             return rounding + self.rounding * self.length
         here, tol = self.evaluation.certificate, self.solver.tol
@@ -193,15 +222,21 @@ def _counts(claim: dict[str, Any], found: Found) -> Wrong:
     qp, beta = found.qp, found.beta
     support = beta != 0
     bounded = support & ((beta >= qp.hi) | (beta <= qp.lo))
-    for key, rows in (("n_support", support), ("n_bounded", bounded)):
+    for key, variables in (("n_support", support), ("n_bounded", bounded)):
+        rows = np.unique(qp.rows_of(np.flatnonzero(variables)))
         here = int(found.counts[rows].sum())
         if claim[key] != here:
             yield key, claim[key], here
 
 
 def _bias(claim: dict[str, Any], bias: float, found: Found) -> Wrong:
-    if bias != claim["bias"] or not abs(bias - found.bias) <= found.bias_slack(claim):
-        yield "bias", bias, found.bias
+    slack, answer = found.bias_slack(claim), found.answer
+    if bias != claim["bias"] or not abs(bias * found.scale - found.bias) <= slack:
+        yield "bias", bias, found.bias / found.scale
+    if not abs(found.scale - answer.scale) <= slack:
+        yield "rho", found.scale, answer.scale
+    if not _close(claim.get("epsilon"), answer.epsilon, slack):
+        yield "epsilon", claim.get("epsilon"), answer.epsilon
 
 
 def _close(stated: float | None, here: float | None, allowed: float) -> bool:

@@ -20,16 +20,15 @@ import numpy as np
 from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import read_result
 from pipeline.compute.workers import Workers
-from pipeline.model import evaluation
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
 from pipeline.storage.files import write_json
 from pipeline.storage.leases import owned_folder
 from svmcore.errors import InputError
-from svmcore.model import Model, vote
+from svmcore.model import Model
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Recipe", "score_test_rows"]
+__all__ = ["Recipe", "decide_test_rows"]
 
 # `Model.decision_function` has no blocks smaller than these; 96 rows cost as much a row as whole ranges do
 # (MNIST, 2,000 and 10,000 support vectors: 0.33 and 1.55 s for 4,000 rows, 0.33 and 1.49 s whole)
@@ -81,14 +80,14 @@ class Recipe:
             raise _unseen(Path(self.file).parent, "does not see") from None
 
 
-def score_test_rows(
+def decide_test_rows(
     dataset: Any,
     model: Model,
     progress: Callable[..., None],
     workers: Workers | None = None,
     recipe: Recipe | None = None,
-) -> tuple[Any, Any, Any]:
-    """Confusion matrix of the test rows, and for two classes their codes (n,) and decision values (n,) (else empty).
+) -> Any:
+    """Decision values (n_test, k) of the test rows.
 
     Parameters
     ----------
@@ -97,16 +96,12 @@ def score_test_rows(
     workers, recipe
         Who computes if the work is large, and the model for them; without, threads of this process do.
     """
-    k, done = len(dataset.classes), 0
-    codes = dataset.test_codes()
-    matrix, values = np.zeros((k, k), np.int64), np.zeros(dataset.n_test if k == 2 else 0)
+    found, done = np.empty((dataset.n_test, len(model.bias))), 0
     for rows, decision in _decisions(dataset, model, workers, recipe):
-        matrix += evaluation.confusion(codes[rows], vote(decision, k, model.scheme), k)
-        if k == 2:
-            values[rows] = decision[:, 0]
+        found[rows] = decision
         done += len(decision)
         progress("score", done, dataset.n_test)
-    return matrix, codes[: len(values)], values
+    return found
 
 
 def _decisions(

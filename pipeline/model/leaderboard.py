@@ -1,6 +1,6 @@
 """What the points of a sweep scored: cross-validation from the answers on storage, ranking, results.csv.
 
-A fold's score is the accuracy of the rows it holds out, from the decision values that the solver already had. The best
+A fold's scores are those of the rows it holds out, from the decision values that the solver already had. The best
 point has the highest mean; then the fewest support vectors; then it comes first in the config. No times in results.csv,
 so that equal answers are equal bytes.
 """
@@ -8,16 +8,17 @@ so that equal answers are equal bytes.
 import csv
 import dataclasses
 import io
+import itertools
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask, held_out_counts, labels_of, training_counts
+from pipeline.answers.problem import ProblemTask, held_out_counts, targets_of, training_counts
 from pipeline.answers.result import ProblemResult, read_answers
 from pipeline.model.metrics import worst, worst_status
-from svmcore.model import vote
 
 __all__ = ["Entry", "cross_validated", "entry_of", "ranked", "results_csv"]
 
@@ -33,7 +34,8 @@ class Entry:
     index, params
         Its place in the config's order, and its parameters.
     scores
-        Accuracy of each fold; without folds one score, of the test (or else the training) rows.
+        By name, that which ranks first: of each fold; without folds one, of the test (or else the training) rows. None
+        where a score is not defined.
     n_support
         Original training rows in the models of a fold (the union over the classes), the mean over the folds.
     kkt_gap, relative_gap, status
@@ -44,7 +46,7 @@ class Entry:
 
     index: int
     params: dict[str, Any]
-    scores: tuple[float, ...]
+    scores: dict[str, tuple[float | None, ...]]
     n_support: float
     kkt_gap: float | None
     relative_gap: float | None
@@ -53,62 +55,97 @@ class Entry:
     seconds: float
 
     @property
-    def mean_score(self) -> float:
-        """Mean over the folds."""
-        return float(np.mean(self.scores))
+    def ranked_by(self) -> str:
+        """Name of the score that ranks."""
+        return next(iter(self.scores))
 
     @property
-    def std_score(self) -> float:
+    def fold_scores(self) -> tuple[float | None, ...]:
+        """Those that rank."""
+        return self.scores[self.ranked_by]
+
+    @property
+    def mean_score(self) -> float | None:
+        """Mean over the folds; None where a fold has none."""
+        return _over(np.mean, self.fold_scores)
+
+    @property
+    def std_score(self) -> float | None:
         """Standard deviation over the folds, as scikit-learn's: of the population."""
-        return float(np.std(self.scores))
+        return _over(np.std, self.fold_scores)
+
+    @property
+    def others(self) -> dict[str, tuple[float | None, float | None]]:
+        """Mean and deviation of the other scores, by name."""
+        return {name: (_over(np.mean, s), _over(np.std, s)) for name, s in list(self.scores.items())[1:]}
 
     def record(self) -> dict[str, Any]:
         """As an entry of `points` in the metrics."""
         kept = ("n_support", "kkt_gap", "relative_gap", "status", "n_fits", "seconds")
-        scores = {"mean_score": self.mean_score, "std_score": self.std_score, "fold_scores": list(self.scores)}
-        return {"params": self.params, **scores} | {key: getattr(self, key) for key in kept}
+        scores = {"mean_score": self.mean_score, "std_score": self.std_score, "fold_scores": list(self.fold_scores)}
+        others = {name: {"mean": mean, "std": std} for name, (mean, std) in self.others.items()}
+        more = {"scores": others} if others else {}
+        return {"params": self.params, **scores, **more} | {key: getattr(self, key) for key in kept}
+
+
+def _over(of: Any, scores: Sequence[float | None]) -> float | None:
+    """Mean or deviation of the scores of all folds."""
+    known = [score for score in scores if score is not None]
+    return float(of(known)) if len(known) == len(scores) else None
 
 
 def ranked(entries: Sequence[Entry]) -> list[Entry]:
-    """Best first."""
-    return sorted(entries, key=lambda e: (-round(e.mean_score, DIGITS), e.n_support, e.index))
+    """Best first, those without a score last; a share of rejected rows is no merit and ranks nothing."""
+
+    def key(entry: Entry) -> tuple[float, float, int]:
+        if entry.ranked_by == "rejected":
+            return 0.0, 0.0, entry.index
+        score = math.inf if entry.mean_score is None else -round(entry.mean_score, DIGITS)
+        return score, entry.n_support, entry.index
+
+    return sorted(entries, key=key)
 
 
 # --- scores ---------------------------------------------------------------------------------------------------------
-def cross_validated(dataset: Any, index: int, params: dict[str, Any], tasks: list[list[ProblemTask]]) -> Entry:
-    """Entry of a point from its answered problems `tasks[fold][target]`."""
+def cross_validated(
+    dataset: Any, index: int, params: dict[str, Any], tasks: list[list[ProblemTask]], names: Sequence[str]
+) -> Entry:
+    """Entry of a point from its answered problems `tasks[fold][target]`, with the scores of these names."""
     scores, results = [], []
     for fold in tasks:
         answers, decision = read_answers(fold)
-        scores.append(_fold_score(dataset, fold, decision))
+        scores.append(_fold_scores(dataset, fold, names, decision))
         results.append(answers)
     return entry_of(index, params, scores, tasks, results)
 
 
-def _fold_score(dataset: Any, tasks: Sequence[ProblemTask], decision: Any) -> float:
-    """Accuracy of held-out original rows from decision values (h, k) at the merged rows with copies held out."""
+def _fold_scores(
+    dataset: Any, tasks: Sequence[ProblemTask], names: Sequence[str], decision: Any
+) -> dict[str, float | None]:
+    """Scores of held-out original rows from decision values (h, k) at the merged rows with copies held out."""
     fold = tasks[0].fold
-    codes, copies = labels_of(str(dataset.path))
+    targets, copies = targets_of(str(dataset.path))
     counts = held_out_counts(str(dataset.path), fold) if fold else copies
     rows = np.flatnonzero(counts)
-    right = vote(decision, len(dataset.classes), tasks[0].multiclass) == codes[rows]
-    return float(counts[rows] @ right) / float(counts.sum())
+    about = dataset.classes, tasks[0].multiclass, counts[rows]
+    found: dict[str, float | None] = dataset.kind.scored(names, targets[rows], decision, *about)
+    return found
 
 
 def entry_of(
     index: int,
     params: dict[str, Any],
-    scores: Sequence[float],
+    scores: Sequence[dict[str, float | None]],
     tasks: Sequence[Sequence[ProblemTask]],
     results: Sequence[Sequence[ProblemResult]],
 ) -> Entry:
-    """Entry of a point whose problems `tasks[fold][target]` gave `results`."""
+    """Entry of a point with scores of each fold, whose problems `tasks[fold][target]` gave `results`."""
     flat = [result for fold in results for result in fold]
     sizes = [_n_support(fold[0], found) for fold, found in zip(tasks, results, strict=True)]
     return Entry(
         index=index,
         params=params,
-        scores=tuple(scores),
+        scores={name: tuple(fold[name] for fold in scores) for name in scores[0]},
         n_support=sum(sizes) / len(sizes),
         kkt_gap=worst([result.certificate["kkt_gap"] for result in flat]),
         relative_gap=worst([result.certificate["relative_gap"] for result in flat]),
@@ -119,7 +156,7 @@ def entry_of(
 
 
 def _n_support(task: ProblemTask, results: Sequence[ProblemResult]) -> int:
-    union = np.unique(np.concatenate([result.support for result in results]))
+    union = np.unique(np.concatenate([result.rows for result in results]))
     return int(training_counts(task)[union].sum())
 
 
@@ -127,14 +164,16 @@ def _n_support(task: ProblemTask, results: Sequence[ProblemResult]) -> int:
 def results_csv(entries: Sequence[Entry]) -> str:
     """Text of results.csv: a row per point in the order given; a parameter that a point does not set is empty."""
     names = list(dict.fromkeys(name for entry in sorted(entries, key=lambda e: e.index) for name in entry.params))
-    n_scores = max(len(entry.scores) for entry in entries)
+    n_scores = max(len(entry.fold_scores) for entry in entries)
+    others = [f"{what}_{name}" for name in entries[0].others for what in ("mean", "std")]
     folds = [f"fold_{k}_score" for k in range(n_scores)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*names, "mean_score", "std_score", *folds, "n_support", "kkt_gap", "n_fits", "status"])
+    writer.writerow([*names, "mean_score", "std_score", *folds, *others, "n_support", "kkt_gap", "n_fits", "status"])
     for entry in entries:
         given = [_cell(entry.params[name]) if name in entry.params else "" for name in names]
-        scores = [_cell(value) for value in (entry.mean_score, entry.std_score, *entry.scores)]
+        found = (entry.mean_score, entry.std_score, *entry.fold_scores, *itertools.chain(*entry.others.values()))
+        scores = [_cell(value) for value in found]
         writer.writerow([*given, *scores, _cell(entry.n_support), _cell(entry.kkt_gap), entry.n_fits, entry.status])
     return text.getvalue()
 

@@ -1,6 +1,6 @@
 """Metrics of a run: the keys of `metrics.json` and `run --json`.
 
-Nothing is computed here that an answer does not already hold; scores come from `pipeline.model.evaluation`.
+Nothing is computed here that an answer does not already hold; scores come from `pipeline.kinds.evaluation`.
 """
 
 import math
@@ -12,6 +12,7 @@ import numpy as np
 from pipeline.answers.result import ProblemResult
 from svmcore.points import Rows
 from svmcore.solution import Status
+from svmcore.tasks import Task
 
 __all__ = ["class_entry", "hyperplane", "worst", "worst_status"]
 
@@ -40,6 +41,9 @@ def worst_status(statuses: Sequence[str]) -> str:
 def class_entry(label: Any, result: ProblemResult) -> dict[str, Any]:
     """One entry of `per_class`."""
     certificate = result.certificate
+    separates = Task.create(result.machine).answers == "labels"
+    found = {"rho": result.scale} if result.scale != 1.0 else {}
+    found |= {} if result.epsilon is None else {"epsilon": result.epsilon}
     return {
         "label": label,
         "n_support": result.n_support,
@@ -53,9 +57,10 @@ def class_entry(label: Any, result: ProblemResult) -> dict[str, Any]:
         "infeasibility": certificate["infeasibility"],
         "uncertainty": certificate["uncertainty"],
         "bar": certificate["bar"],
-        "bias": result.bias,
+        "bias": result.bias / result.scale,
+        **found,
         "norm2": result.norm2,
-        "margin": 1.0 / math.sqrt(result.norm2) if result.norm2 > 0 else None,
+        "margin": result.scale / math.sqrt(result.norm2) if separates and result.norm2 > 0 else None,
         "slack": result.slack,
         "seconds": result.seconds,
     }

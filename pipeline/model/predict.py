@@ -1,4 +1,4 @@
-"""Labels and decision values of a source, in blocks, to CSV, Parquet or JSON; accuracy where labels are there.
+"""What a model says of a source, in blocks, to CSV, Parquet or JSON; scores where targets are there.
 
 All on this host, however large the source: a model names no cluster, and rows that one reader streams could reach
 workers only through the scheduler. Memory is that of a block, and threads keep every core busy: local worker processes
@@ -17,29 +17,21 @@ from typing import Any, Protocol
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.sections import Data
 from pipeline.model.stored import StoredModel, load_model
-from pipeline.rows.labels import LabelCodes
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
 from svmcore.errors import InputError
-from svmcore.model import vote
 
 __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
-
-SHOWN_LABELS = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """One block: codes (n,), decision values (n, k), true codes (n,) or None, labels without a code, ids (n,) or None.
+    """One block: what is said (n,): labels, values or sides; decision values (n, k); targets and ids (n,) or None."""
 
-    A row whose label the training data does not have is predicted as any other; its true code is -1.
-    """
-
-    codes: Any
+    said: Any
     decision: Any
-    true: Any
-    unknown: Sequence[Any] = ()
+    y: Any
     id: Any = None
 
 
@@ -58,17 +50,9 @@ def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterat
     schema = stored.schema.ignoring_extra() if ignore_extra else stored.schema
     base, texts = stored.metadata.get("base"), schema.vocabularies()
     source = open_source(url, config, base=base, n_features=schema.p, schema=schema, texts=texts)
-    text = format_of(url) in ("csv", "libsvm")
     for block in source.blocks():
         decision = stored.decide(block.X if schema.is_plain else as_dense(block.X))
-        true: Any = None
-        unknown: list[Any] = []
-        if block.y is not None:
-            labels = LabelCodes(text)
-            labels.append(block.y)
-            true, unknown = labels.resolve_known(stored.classes)
-        codes = vote(decision, len(stored.classes), stored.model.scheme)
-        yield Predictions(codes, decision, true, unknown, block.id)
+        yield Predictions(stored.kind.predicted(stored.model, decision), decision, block.y, block.id)
 
 
 def predict_to_file(
@@ -83,34 +67,29 @@ def predict_to_file(
     Returns
     -------
     dict
-        `model`, `source`, `output`, `n`, `accuracy` (of the rows with a label of the training data; None without
-        any), `n_unknown` rows with another label, which `unknown_labels` lists, `classes`; without an output also
-        `labels` and `decision`, and `ids` where the rows have the column of data.id.
+        `model`, `source`, `output`, `task`, `n`, the scores of its kind; without an output also `labels` (or `values`)
+        and `decision`, and `ids` where the rows have the column of data.id. Of classes: `accuracy` (of the rows with a
+        label of the training data; None without any), `n_unknown` rows with another label, which `unknown_labels`
+        lists, `classes`. Of values: `r2`, `mae`, `rmse`, `max_error`. Of novelty: `rejected`, `roc_auc`.
     """
     writer = _writer(output)
     stored = load_model(path)
-    right = n = labelled = strange = 0
-    unknown: dict[Any, None] = {}
-    tell = progress or silent
+    n, tell = 0, progress or silent
+    text = format_of(url) in ("csv", "libsvm")
+    tally = stored.kind.tally(url, text, stored.classes, stored.model.scheme)
     with writer(stored, output) as sink:
         for part in predict(stored, url, ignore_extra):
             sink.write(part)
-            n += len(part.codes)
-            if part.true is not None:
-                known = int((part.true >= 0).sum())
-                labelled, strange = labelled + known, strange + len(part.codes) - known
-                unknown |= dict.fromkeys(part.unknown[: SHOWN_LABELS - len(unknown)])
-                right += int((part.true == part.codes).sum())
+            tally.add(part.y, part.decision)
+            n += len(part.said)
             tell("predict", n, 0)
     return {
         "model": stored.path,
         "source": url,
         "output": None if output is None else str(Path(output).absolute()),
+        "task": stored.model.machine,
         "n": n,
-        "accuracy": right / labelled if labelled else None,
-        "n_unknown": strange,
-        "unknown_labels": list(unknown),
-        "classes": stored.classes,
+        **tally.record(),
         **sink.collected,
     }
 
@@ -123,7 +102,9 @@ class _Sink(Protocol):
 
 
 def _columns(stored: StoredModel) -> list[str]:
-    """Names of the decision columns: one for two classes, else one for each class or pair."""
+    """Names of the decision columns: none of values, one for two classes, else one for each class or pair."""
+    if stored.kind.answers == "values":  # they are what is said
+        return []
     entries = stored.metadata["per_class"]
     if len(entries) == 1:
         return ["decision"]
@@ -139,20 +120,24 @@ def _listed(label: Any) -> Sequence[Any]:
     return label if isinstance(label, list) else [label]
 
 
-@contextlib.contextmanager
-def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
-    class Collected:
-        collected: dict[str, Any] = {"labels": [], "decision": []}
+class _Collected:
+    """Everything in memory."""
 
-        def write(self, part: Predictions) -> None:
-            if part.id is not None:
-                self.collected.setdefault("ids", []).extend(part.id.tolist())
-            self.collected["labels"] += [stored.classes[code] for code in part.codes]
+    def __init__(self, stored: StoredModel) -> None:
+        self.name = f"{stored.kind.column}s"
+        self.collected: dict[str, Any] = {self.name: []} | ({"decision": []} if _columns(stored) else {})
+
+    def write(self, part: Predictions) -> None:
+        if part.id is not None:
+            self.collected.setdefault("ids", []).extend(part.id.tolist())
+        self.collected[self.name] += part.said.tolist()
+        if "decision" in self.collected:
             self.collected["decision"] += part.decision.tolist()
 
-    sink = Collected()
-    sink.collected = {"labels": [], "decision": []}
-    yield sink
+
+@contextlib.contextmanager
+def _collect(stored: StoredModel, output: Any) -> Iterator[_Sink]:
+    yield _Collected(stored)
 
 
 @contextlib.contextmanager
@@ -175,18 +160,17 @@ class _CsvSink:
     collected: dict[str, Any] = {}
 
     def __init__(self, file: Any, stored: StoredModel) -> None:
-        self.rows, self.classes = csv.writer(file, lineterminator="\n"), stored.classes
-        self.header = ["label", *_columns(stored)]
+        self.rows, self.columns = csv.writer(file, lineterminator="\n"), _columns(stored)
+        self.header = [stored.kind.column, *self.columns]
         self.id_name = _id_name(stored)
 
     def write(self, part: Predictions) -> None:
         if self.header:
             self.rows.writerow(self.header if part.id is None else [self.id_name, *self.header])
             self.header = []
-        labels = (self.classes[code] for code in part.codes)
-        names = ([] for _ in part.codes) if part.id is None else ([name] for name in part.id.tolist())
-        rows = zip(names, labels, part.decision.tolist(), strict=True)
-        self.rows.writerows([*name, label, *values] for name, label, values in rows)
+        names = ([] for _ in part.said) if part.id is None else ([name] for name in part.id.tolist())
+        rows = zip(names, part.said.tolist(), part.decision[:, : len(self.columns)].tolist(), strict=True)
+        self.rows.writerows([*name, said, *values] for name, said, values in rows)
 
 
 @contextlib.contextmanager
@@ -209,10 +193,9 @@ class _ParquetSink:
     def write(self, part: Predictions) -> None:
         import pyarrow as pa
 
-        labels, names = pa.array(self.stored.classes), _columns(self.stored)
         columns = {} if part.id is None else {_id_name(self.stored): pa.array(part.id)}
-        columns["label"] = labels.take(pa.array(part.codes))
-        columns |= {name: pa.array(values) for name, values in zip(names, part.decision.T, strict=True)}
+        columns[self.stored.kind.column] = pa.array(part.said.tolist())
+        columns |= dict(zip(_columns(self.stored), map(pa.array, part.decision.T), strict=False))
         table = pa.table(columns)
         self.file = self.file or self.begin(table.schema)
         self.file.write_table(table.cast(self.file.schema))

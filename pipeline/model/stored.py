@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.kinds import Kind, kind_of
+from pipeline.kinds.labels import label_array
 from pipeline.model.parts import FORMAT, check_model, mark_as_own, model_folder, write_model_manifest
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.scaling import Scaling
@@ -22,8 +24,9 @@ from pipeline.storage.bucket import address_of
 from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
+from svmcore.tasks import Task
 
-__all__ = ["StoredModel", "label_array", "load_model", "save_model"]
+__all__ = ["StoredModel", "load_model", "save_model"]
 
 ROWS_BYTES = 32 << 20
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError, MemoryError)
@@ -36,7 +39,7 @@ class StoredModel:
     Attributes
     ----------
     model
-        Classifier of scaled rows.
+        Of scaled rows.
     scaling
         What the training rows went through; `predict` applies it.
     metadata
@@ -58,15 +61,20 @@ class StoredModel:
 
     @property
     def classes(self) -> list[Any]:
-        """Labels as they were in the data, in the order of their codes."""
+        """Labels as they were in the data, in the order of their codes; none of values."""
         return list(self.metadata["classes"])
+
+    @property
+    def kind(self) -> Kind:
+        """What it tells."""
+        return kind_of(self.model.machine)
 
     def decision_function(self, X: Any, ignore_extra: bool = False) -> Any:
         """Decision values (n, k) of raw rows; two classes have one column, positive for classes[1]: see `predict`."""
         return self.decide(self._rows(X, ignore_extra))
 
     def predict(self, X: Any, ignore_extra: bool = False) -> Any:
-        """Labels (n,) of raw rows, with the types they had in the data.
+        """Labels (n,) of raw rows, with the types they had in the data; values; or 1 inside and -1 outside.
 
         Parameters
         ----------
@@ -127,8 +135,9 @@ def save_model(
             **metadata,
             "format": FORMAT,
             "kernel": model.kernel.spec(),
-            "classes": _plain(model.classes),
+            "classes": metadata.get("classes", _plain(model.classes)),
             "multiclass": model.scheme,
+            "machine": model.machine,
             "scaling": scaling.kind,
             "schema": schema.record(),
             "shape": list(model.support_vectors.shape),
@@ -191,13 +200,15 @@ def _opened(folder: Path) -> StoredModel:
     group = zarr.open_group(str(folder), mode="r", zarr_format=3)
     metadata = dict(group.attrs)
     read = functools.partial(_read_array, folder, group)
+    machine = metadata.get("machine", "svc")  # the only one before there was a choice
     model = Model(
         kernel=Kernel.create(metadata["kernel"]),
         support_vectors=_rows_from_arrays(read, metadata),
         coef=read("coef"),
         bias=read("bias"),
-        classes=label_array(metadata["classes"]),
+        classes=label_array(metadata["classes"] if Task.named(machine).answers == "labels" else []),
         scheme=metadata["multiclass"],
+        machine=machine,
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
     schema = _schema(read, group, metadata, len(scaling.factor))
@@ -244,13 +255,3 @@ def _rows_from_arrays(read: Any, metadata: Mapping[str, Any]) -> Any:
     from scipy import sparse
 
     return sparse.csr_matrix((read("sv_data"), read("sv_indices"), read("sv_indptr")), shape=metadata["shape"])
-
-
-def label_array(classes: Any) -> Any:
-    """Labels as an array of one type where they have one: integers, floats, booleans or strings.
-
-    >>> label_array([0, 1]).dtype.kind, label_array(["a", "b"]).dtype.kind, label_array([1, "b"]).dtype.kind
-    ('i', 'U', 'O')
-    """
-    kinds = {type(value) for value in classes}
-    return np.asarray(classes) if len(kinds) == 1 else np.array(list(classes), dtype=object)

@@ -10,7 +10,7 @@ and any variable of the environment.
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
 from pipeline.config.values import BUNDLED
 from pipeline.kernel.choose import served_kernel
-from pipeline.model import decisions, evaluation
-from pipeline.model.assemble import train_confusion
+from pipeline.model import decisions
 from pipeline.model.claims import Difference, Found, differences_of
 from pipeline.model.parts import ChangedPart, is_own_model, model_folder
 from pipeline.model.signature import signature_fault
@@ -37,8 +36,11 @@ from svmcore.certificate import evaluate
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.points import Floats
+from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
 from svmcore.sources import CachedColumns, ComputedColumns
+from svmcore.tasks import Task
 
 __all__ = ["verify"]
 
@@ -169,12 +171,26 @@ def _found(
     source = CachedColumns(computed, max(COLUMN_BYTES, 16 * computed.n))
     for k, (claim, identity) in enumerate(zip(claims, tasks, strict=True)):
         task = ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_identity(identity))
-        qp = problem_of(task, source)
-        beta = np.zeros(qp.m)
-        beta[stored.support] = model.coef[k]
+        qp, scale = problem_of(task, source), float(claim.get("rho", 1.0))
+        coef = np.zeros(qp.source.n)
+        coef[stored.support] = model.coef[k] * scale
+        beta = _variables(qp, task.built.variables(qp, coef), claim.get("doubled", []))
         solver, counts = Solver.create(task.solver), training_counts(task)
-        yield claim, float(model.bias[k]), Found(qp, beta, evaluate(qp, beta), solver, counts, anchor)
+        found = Found(qp, beta, evaluate(qp, beta), solver, counts, anchor, task.built, scale)
+        yield claim, float(model.bias[k]), found
         progress("verify", k + 1, len(tasks))
+
+
+def _variables(qp: SignedQP, beta: Floats, doubled: Sequence[Sequence[float]]) -> Floats:
+    """Variables (m,) of a solution from those of its coefficients, rounded as these are.
+
+    `doubled` are rows, with amounts, whose two variables were both not 0.
+    """
+    amounts = np.zeros(qp.source.n)
+    for row, amount in doubled:
+        amounts[int(row)] = amount
+    both = qp.at_variables(amounts)
+    return qp.snapped(beta + np.where(qp.hi > 0, both, -both) if len(doubled) else beta)
 
 
 def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:
@@ -184,7 +200,7 @@ def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:
 
 
 def _served(stored: StoredModel) -> Kernel:
-    return served_kernel(stored.model.kernel, stored.metadata["config"]["bias"])
+    return served_kernel(stored.model.kernel, Task.create(_identity(stored.metadata["tasks"][0])["machine"]))
 
 
 def _served_rounding(stored: StoredModel, dataset: Any) -> Any:
@@ -195,35 +211,42 @@ def _served_rounding(stored: StoredModel, dataset: Any) -> Any:
 
 
 def _identity(stored: dict[str, Any]) -> dict[str, Any]:
-    """What a task is made of; a model of an older format has more."""
+    """What a task is made of; a model of an older format is of the one machine that there was, and has more."""
     names = {field.name for field in dataclasses.fields(ProblemTask)}
     fold = stored.get("fold")
     kept = {name: value for name, value in stored.items() if name in names}
-    return {"kernel": {}} | kept | {"fold": tuple(fold) if fold else None}
+    only = {key: stored[key] for key in ("loss", "bias") if key in stored}
+    return {"kernel": {}, "machine": {"name": "svc"} | only} | kept | {"fold": tuple(fold) if fold else None}
 
 
 # --- the scores -----------------------------------------------------------------------------------------------------
 def _score_differences(
     stored: StoredModel, dataset: Any, decision: Any, doubts: Any
 ) -> tuple[dict[str, Any], list[Difference]]:
-    """Accuracies again; a row whose label hangs on less than its doubt (m, k) may have fallen on either side."""
-    meta, model = stored.metadata, stored.model
-    train = evaluation.accuracy_of(train_confusion(dataset, model, decision))
-    doubtful = float(dataset.counts()[_doubtful(decision, doubts)].sum()) / dataset.n_train
-    test = evaluation.accuracy_of(decisions.score_test_rows(dataset, model, silent)[0])
-    found = []
-    for part, value, slack in (("train_accuracy", train, doubtful), ("accuracy", test, 0.0)):
-        stated = meta[part]
-        same = stated is value if stated is None or value is None else abs(stated - value) <= slack + 1e-12
-        if not same:
-            found.append(Difference(part, stated, value))
-    return {"accuracy": test, "train_accuracy": train}, found
+    """Scores again: those of training rows within what the doubts (m, k) of their decision values leave open."""
+    meta, kind, scheme = stored.metadata, stored.kind, stored.model.scheme
+    targets, counts = dataset.targets(), dataset.counts()
+    stated = meta.get("scores") or {
+        "train": {"accuracy": meta["train_accuracy"]},
+        "test": {"accuracy": meta["accuracy"]},
+    }
+    slack = kind.score_slack(targets, decision, doubts, counts.astype(np.float64))
+    train = kind.scored(list(slack), targets, decision, dataset.classes, scheme, counts)
+    tested, claimed = decisions.decide_test_rows(dataset, stored.model, silent), stated["test"] or {}
+    test = kind.scored(list(claimed), dataset.test_targets(), tested, dataset.classes, scheme)
+    found = [
+        Difference(f"train_{name}", stated["train"][name], train[name])
+        for name in slack
+        if name in stated["train"] and not _same(stated["train"][name], train[name], slack[name])
+    ]
+    found += [
+        Difference(name, value, test[name]) for name, value in claimed.items() if not _same(value, test[name], 0.0)
+    ]
+    scores = {"scores": {"test": test, "train": train}}
+    return {"accuracy": test.get("accuracy"), "train_accuracy": train.get("accuracy"), **scores}, found
 
 
-def _doubtful(decision: Any, doubts: Any) -> Any:
-    """Rows (m,) bool with a decision value, or a lead of the largest, that could be of the other sign."""
-    near = (np.abs(decision) <= doubts).any(axis=1)
-    if decision.shape[1] == 1:
-        return near
-    top = np.sort(decision, axis=1)[:, -2:]
-    return near | (top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1))
+def _same(stated: float | None, here: float | None, slack: float) -> bool:
+    if stated is None or here is None:
+        return stated is here
+    return abs(stated - here) <= slack + 1e-12 * max(1.0, abs(here))

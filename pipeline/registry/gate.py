@@ -62,10 +62,12 @@ def _failures(gate: Gate, record: dict[str, Any], champion: dict[str, Any]) -> l
 
 
 def _score(record: dict[str, Any], name: str) -> float | None:
-    """A score of the test rows, or of a sweep's best point."""
+    """A score of the test rows, `train_NAME` of the training rows, or `mean_score` of a sweep's best point."""
     if name == "mean_score":
         return (record.get("best") or {}).get("mean_score")
-    return record.get(name)
+    where, bare = ("train", name.removeprefix("train_")) if name.startswith("train_") else ("test", name)
+    scores = (record.get("scores") or {}).get(where) or {}
+    return scores[bare] if bare in scores else record.get(name)
 
 
 def described(gate: dict[str, Any]) -> str:

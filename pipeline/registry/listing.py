@@ -41,7 +41,7 @@ class Query:
     where
         Conditions such as `accuracy>0.9`, `status=converged`, `kernel.gamma<=0.1`; all must hold.
     sort
-        A key, the largest first, or `-KEY`, the smallest first; default `accuracy`.
+        A key, the largest first, or `-KEY`, the smallest first; default `score`, that which ranks.
     limit
         At most so many.
     """
@@ -50,7 +50,7 @@ class Query:
     since: str | None = None
     until: str | None = None
     where: Sequence[str] = ()
-    sort: str = "accuracy"
+    sort: str = "score"
     limit: int | None = None
 
 

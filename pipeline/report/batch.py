@@ -154,7 +154,8 @@ def batch_of(metrics: dict[str, Any], rows: Sequence[dict[str, str]]) -> Batch |
     best_params = best.get("params", best)
     by_params = {_row_key(row, names): row for row in rows}
     points = [_point(entry, by_params.get(_entry_key(entry, names), {}), best_params) for entry in entries]
-    return Batch(tuple(sorted(points, key=_rank)), names)
+    ranks = metrics.get("scored_by") != "rejected"  # a share of rejected rows is no merit
+    return Batch(tuple(sorted(points, key=_rank) if ranks else points), names)
 
 
 def value_text(value: Any) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config.quantities import MISSING, finite
 
-__all__ = ["count", "label_text", "percent", "score", "wilson_interval"]
+__all__ = ["count", "label_text", "percent", "score", "score_name", "wilson_interval"]
 
 
 def count(value: Any) -> str:
@@ -36,6 +36,18 @@ def score(value: Any) -> str:
     """
     real = finite(value)
     return MISSING if real is None else f"{real:.4f}"
+
+
+SHORT = {"neg_mean_absolute_error": "mae", "neg_root_mean_squared_error": "rmse", "neg_max_error": "max error"}
+
+
+def score_name(name: str) -> str:
+    """A scorer of scikit-learn in a word or two.
+
+    >>> score_name("neg_root_mean_squared_error"), score_name("roc_auc")
+    ('rmse', 'roc auc')
+    """
+    return SHORT.get(name, name.removeprefix("neg_").replace("_", " "))
 
 
 def label_text(label: Any) -> str:

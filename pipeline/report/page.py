@@ -14,10 +14,12 @@ from typing import Any
 from pipeline.config import quantities
 from pipeline.config.values import is_url
 from pipeline.config.yaml12 import parse
+from pipeline.kinds import kind_of
 from pipeline.model.parts import check_model, model_folder, run_folder
-from pipeline.report import batch_figures, figures, formats
+from pipeline.report import batch_figures, figures, formats, task_figures
 from pipeline.report.batch import Batch, batch_of, value_text
 from pipeline.report.templates import template
+from pipeline.report.tiles import tiles_of
 from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
 from svmcore.errors import InputError
@@ -25,9 +27,10 @@ from svmcore.errors import InputError
 __all__ = ["RunRecord", "read_run", "render", "rewrite_report", "write_report"]
 
 STAGES = ("start", "ingest", "kernel", "solve", "score")
-OPTIONAL = ("primal", "dual", "relative_gap", "bias", "margin", "seconds")
+OPTIONAL = ("primal", "dual", "relative_gap", "bias", "rho", "epsilon", "margin", "seconds")
 LARGEST_TABLE = 40
 SLACK = 1.05  # DESIGN section 3: certified means kkt_gap <= 1.05 tol
+NUMBERS = ("C", "nu", "epsilon")
 SCHEMES = {"ovr": "one-vs-rest", "ovo": "one-vs-one"}
 MOOD = {"converged": "good", "stalled": "bad", "infeasible": "bad", "failed": "bad"}
 
@@ -50,19 +53,22 @@ class RunRecord:
         return quantities.finite(self.evaluation.get("tol", asked))
 
     @property
+    def task(self) -> str:
+        """Name of the machine."""
+        return str(self.metrics.get("task") or "svc")
+
+    @property
+    def epsilon(self) -> float | None:
+        """Half the width of the tube: found, or as configured."""
+        found = [quantities.finite(entry.get("epsilon")) for entry in self.metrics.get("per_class") or []]
+        return found[0] if found and found[0] is not None else quantities.finite(self.config.get("epsilon"))
+
+    @property
     def classes(self) -> list[Any]:
         """Class labels in the order of the confusion matrix."""
+        if kind_of(self.task).answers != "labels":
+            return []
         return list(self.evaluation.get("classes") or self.metrics.get("classes") or [])
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One headline number: the name, the text shown, the exact value, a small remark."""
-
-    name: str
-    text: str
-    value: Any
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,8 +156,10 @@ def _context(run: RunRecord) -> dict[str, Any]:
         "certified": _certified(run, batch),
         "tol": run.tol,
         "slack": SLACK,
-        "tiles": _tiles(run, batch),
+        "tiles": tiles_of(run.metrics, len(run.classes) or None, batch),
         "problems": problems,
+        "problem": "class" if run.classes else "program",
+        "furthest": run.evaluation.get("furthest") or [],
         "shown": {column for column in OPTIONAL if _known(problems, column)},
         "worst": max((g for p in problems if (g := quantities.finite(p.get("kkt_gap"))) is not None), default=None),
         "confusion": _confusion(run),
@@ -179,6 +187,10 @@ def _figures(run: RunRecord, batch: Batch | None) -> dict[str, str]:
         "convergence": figures.convergence(evaluation.get("history") or [], run.tol),
         "roc": figures.roc(evaluation.get("roc")),
         "regions": figures.regions(evaluation.get("plane"), run.classes),
+        "fit": task_figures.fit(evaluation.get("fit"), run.epsilon),
+        "residuals": task_figures.residuals(evaluation.get("fit"), evaluation.get("residuals"), run.epsilon),
+        "tube": task_figures.tube(evaluation.get("line"), run.epsilon),
+        "scores": task_figures.scores(evaluation.get("histogram")),
         "confusion": figures.confusion_map(confusion) if len(confusion) > LARGEST_TABLE else "",
     }
     if batch:
@@ -197,8 +209,9 @@ def _summary(run: RunRecord, batch: Batch | None) -> list[str]:
     fixed = {key: value for key, value in kernel.items() if f"kernel.{key}" not in swept}
     words = [
         Path(str((config.get("data") or {}).get("source") or "")).name,
+        run.task if run.task != "svc" else "",
         "" if "kernel" in swept or not kernel else f"kernel {value_text(fixed)}",
-        "" if "C" in swept or config.get("C") is None else f"C {value_text(config['C'])}",
+        *(f"{key} {value_text(config[key])}" for key in NUMBERS if key not in swept and config.get(key) is not None),
         "" if "loss" in swept else str(config.get("loss") or "").replace("_", " "),
         SCHEMES.get(str(config.get("multiclass")), "") if len(run.classes) > 2 else "",
         f"solver {value_text(solver)}" if "name" in solver and len(solver) == 1 else str(solver.get("name", "")),
@@ -215,45 +228,6 @@ def _certified(run: RunRecord, batch: Batch | None) -> bool | None:
     if run.tol is None or not gaps:
         return None
     return all((g := quantities.finite(gap)) is not None and g <= SLACK * run.tol for gap in gaps)
-
-
-def _tiles(run: RunRecord, batch: Batch | None) -> list[Tile]:
-    metrics = run.metrics
-    tiles = [*_score_tiles(run, batch)]
-    n_train, n_test, n_support = (metrics.get(key) for key in ("n_train", "n_test", "n_support"))
-    tiles.append(Tile("training rows", formats.count(n_train), n_train, _more(n_test, "test rows")))
-    tiles.append(Tile("features", formats.count(metrics.get("n_features")), metrics.get("n_features")))
-    n_classes = len(run.classes) or None
-    tiles.append(Tile("classes", formats.count(n_classes), n_classes))
-    if batch:
-        tiles.append(Tile("points", formats.count(len(batch.points)), len(batch.points)))
-    share = f"{formats.percent(n_support / n_train, 1)} of the rows" if n_support and n_train else ""
-    tiles.append(Tile("support vectors", formats.count(n_support), n_support, share))
-    total = (metrics.get("seconds") or {}).get("total")
-    tiles.append(Tile("total time", quantities.seconds(total), total))
-    return [tile for tile in tiles if tile.value is not None]
-
-
-def _more(n: Any, what: str) -> str:
-    return f"and {formats.count(n)} {what}" if n else ""
-
-
-def _score_tiles(run: RunRecord, batch: Batch | None) -> list[Tile]:
-    accuracy, n_test = quantities.finite(run.metrics.get("accuracy")), run.metrics.get("n_test")
-    train = run.metrics.get("train_accuracy")
-    tiles = []
-    if batch and batch.best.mean_score is not None:
-        best = batch.best
-        note = "" if best.std_score is None else f"± {formats.percent(best.std_score)} over folds"
-        tiles.append(Tile("best score", formats.percent(best.mean_score), best.mean_score, note))
-    if accuracy is not None:
-        note = "on the test rows"
-        if n_test:
-            low, high = formats.wilson_interval(accuracy, n_test)
-            note = f"95 % CI {100 * low:.1f}–{100 * high:.1f}"
-        tiles.append(Tile("test accuracy", formats.percent(accuracy), accuracy, note))
-    tiles.append(Tile("train accuracy", formats.percent(train), train))
-    return tiles
 
 
 def _confusion(run: RunRecord) -> Confusion | None:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pipeline.config.schema import Experiment
+from pipeline.kinds import KINDS, Kind
+from pipeline.kinds.labels import Label
 from pipeline.rows.ingest import KIND, VERSION, Progress, build, made_from
-from pipeline.rows.labels import Label
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
 from pipeline.storage.cache import claim, finished
@@ -41,8 +42,10 @@ class Dataset:
         Of the merged training rows' values alone: what a kernel matrix depends on.
     n_train, n_merged, n_test, n_features
         Original training rows, distinct (x, label) rows among them, test rows, columns.
+    kind
+        What its targets are.
     classes
-        The labels as they were, sorted; codes are positions in this list.
+        The labels as they were, sorted, of novelty those inside first; codes are positions in it. Of values none.
     folds_of
         The values of the fold column, sorted; None without one.
     variance
@@ -65,6 +68,7 @@ class Dataset:
     n_merged: int
     n_test: int
     n_features: int
+    kind: Kind
     classes: list[Label]
     folds_of: list[Label] | None
     sparse: bool
@@ -80,9 +84,9 @@ class Dataset:
         """Merged training rows lo ... hi - 1, scaled, (m, n_features) array or CSR in `dtype`."""
         return self._rows("train/X", lo, self.n_merged if hi is None else hi)
 
-    def codes(self) -> NDArray[np.int64]:
-        """Class code of each merged row, (n_merged,)."""
-        return self.sealed.read("train/codes").astype(np.int64)
+    def targets(self) -> NDArray[Any]:
+        """Class code (int64) or value (float64) of each merged row, (n_merged,)."""
+        return _wide(self.sealed.read("train/codes"))
 
     def counts(self) -> NDArray[np.int64]:
         """How many original rows each merged row stands for, (n_merged,)."""
@@ -96,20 +100,20 @@ class Dataset:
         """Fold code of each original training row (n_train,), positions in `folds_of`; None without a fold column."""
         return None if self.folds_of is None else self.sealed.read("train/folds").astype(np.int64)
 
-    def test_blocks(self, rows: int | None = None) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-        """Yield the test rows in order, scaled, as (X, codes), `rows` at a time (default: a chunk)."""
-        codes, step = self.test_codes(), rows or self.test_step
+    def test_blocks(self, rows: int | None = None) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Yield the test rows in order, scaled, as (X, targets), `rows` at a time (default: a chunk)."""
+        targets, step = self.test_targets(), rows or self.test_step
         for lo in range(0, self.n_test, step):
             hi = min(lo + step, self.n_test)
-            yield self.test_rows(lo, hi), codes[lo:hi]
+            yield self.test_rows(lo, hi), targets[lo:hi]
 
     def test_rows(self, lo: int, hi: int) -> Any:
         """Test rows lo ... hi - 1, scaled, (hi - lo, n_features) array or CSR."""
         return self._rows("test/X", lo, hi)
 
-    def test_codes(self) -> NDArray[np.int64]:
-        """Class code of each test row, (n_test,)."""
-        return self.sealed.read("test/codes").astype(np.int64) if self.n_test else np.zeros(0, np.int64)
+    def test_targets(self) -> NDArray[Any]:
+        """Class code or value of each test row, (n_test,)."""
+        return _wide(self.sealed.read("test/codes")) if self.n_test else np.zeros(0, np.int64)
 
     @property
     def test_step(self) -> int:
@@ -129,6 +133,11 @@ class Dataset:
         return sparse.csr_array(parts, shape=(hi - lo, self.n_features))
 
 
+def _wide(targets: NDArray[Any]) -> NDArray[Any]:
+    """Codes as they are counted with; values as they are."""
+    return targets.astype(np.int64) if targets.dtype.kind == "i" else targets
+
+
 def open_dataset(path: str | os.PathLike[str]) -> Dataset:
     """Open the dataset in a folder; anything missing, changed or newer is an InputError."""
     sealed = Sealed(path, KIND, VERSION)
@@ -138,6 +147,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         **{key: facts[key] for key in ("fingerprint", "rows_fingerprint", "n_train", "n_merged", "n_test")},
         **{key: facts[key] for key in ("n_features", "classes", "folds_of", "sparse", "variance", "index_base")},
         dtype=np.dtype(facts["dtype"]),
+        kind=KINDS[facts.get("answers", "labels")],
         scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
         schema=_schema(sealed),
         sources=facts["sources"],

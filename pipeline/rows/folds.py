@@ -1,9 +1,9 @@
-"""Stratified folds, exactly scikit-learn's: workers need them too, and should not spend a second on importing it."""
+"""Folds, exactly scikit-learn's: workers need them too, and should not spend a second on importing it."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["stratified_folds"]
+__all__ = ["plain_folds", "stratified_folds"]
 
 
 def stratified_folds(codes: ArrayLike, folds: int, seed: int) -> NDArray[np.int64]:
@@ -25,4 +25,19 @@ def stratified_folds(codes: ArrayLike, folds: int, seed: int) -> NDArray[np.int6
         own = np.arange(folds).repeat(shares[:, k])
         generator.shuffle(own)
         fold[ordinal == k] = own
+    return fold
+
+
+def plain_folds(n: int, folds: int, seed: int) -> NDArray[np.int64]:
+    """Fold (n,) of every row: that of `KFold(folds, shuffle=True, random_state=seed)`.
+
+    >>> plain_folds(5, 2, 0).tolist()
+    [0, 0, 0, 1, 1]
+    """
+    order = np.arange(n)
+    np.random.RandomState(seed).shuffle(order)
+    sizes = np.full(folds, n // folds)
+    sizes[: n % folds] += 1
+    fold = np.empty(n, np.int64)
+    fold[order] = np.arange(folds).repeat(sizes)
     return fold

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pipeline.config.schema import Experiment
+from pipeline.kinds import Kind
+from pipeline.kinds.base import Targets
+from pipeline.kinds.labels import Label, LabelCodes
 from pipeline.rows.encoding import Encoder, fit
-from pipeline.rows.labels import Label, LabelCodes, missing_marker
 from pipeline.rows.output import Output
 from pipeline.rows.row_files import RowFiles, as_dense, as_sparse
 from pipeline.rows.scaling import FLOAT32_LOSS, ColumnStats, Scaling, fit_scaling
@@ -45,11 +47,11 @@ def _as_read(X: Any) -> Any:
 
 @dataclass(eq=False)
 class _Staged:
-    """A source's rows in files, with labels and folds as they were read, and how rows are encoded."""
+    """A source's rows in files, with targets and folds as they were read, and how rows are encoded."""
 
     source: Source
     rows: RowFiles
-    labels: LabelCodes
+    targets: Targets
     folds: LabelCodes | None
     encode: Callable[[Any], Any] = _as_read
 
@@ -70,9 +72,15 @@ def made_from(exp: Experiment) -> dict[str, Any]:
         "fold_column": exp.fold_column,
         "seed": exp.seed if data.rows or isinstance(data.test, float) else None,
     }
+    facts |= _kind_fact(exp.kind)
     if isinstance(data.test, str):
         facts["test"] = [format_of(data.test), open_source(data.test, data).digest()]
     return facts
+
+
+def _kind_fact(kind: Kind) -> dict[str, str]:
+    """What the targets are, unless they are labels: datasets of those are from before there was a choice."""
+    return {} if kind.answers == "labels" else {"answers": kind.answers}
 
 
 def _sources(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,19 +105,19 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
         train, test = _stage_sources(exp, scratch, progress)
         if made_from(exp) != facts_before:
             raise train.source.fail("changed while it was read; run again when nothing writes to it")
-        classes, codes = train.labels.resolve()
-        _check_classes(exp.data.source, classes)
-        split = choose_rows(exp, codes, classes)
+        classes, targets = train.targets.resolve()
+        exp.kind.check(exp.data.source, classes)
+        split = choose_rows(exp, targets, classes)
         encoder = _fit(exp, train, split)
         train.encode = encoder
         if test is not None:
             test.encode = encoder
         stats, scaling, dtype = _statistics(exp, train, split, encoder.schema.width)
         out = Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
-        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), codes[split.train])
-        facts["classes"] = classes
+        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), targets[split.train])
+        facts |= {"classes": classes} | _kind_fact(exp.kind)
         facts |= _write_folds(out, train, split)
-        facts["n_test"] = _write_test(out, train, test, _test_codes(test, codes, classes, split), split, scaling)
+        facts["n_test"] = _write_test(out, train, test, _test_targets(test, targets, classes, split), split, scaling)
         out.write("scaling/shift", scaling.shift)
         out.write("scaling/factor", scaling.factor)
         shutil.rmtree(scratch)
@@ -132,7 +140,7 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
 def _stage_sources(exp: Experiment, scratch: Path, progress: Progress | None) -> tuple[_Staged, _Staged | None]:
     """Stage the training source and, if it is another one, the test source, with equal numbers of features."""
     data, fold = exp.data, exp.fold_column
-    train = _stage(open_source(data.source, data, fold_column=fold), scratch, "source", progress)
+    train = _stage(exp, open_source(data.source, data, fold_column=fold), scratch, "source", progress)
     base = getattr(train.source, "base", None)
     train.rows.first_column = base or 0
     if not isinstance(data.test, str):
@@ -149,7 +157,7 @@ def _stage_sources(exp: Experiment, scratch: Path, progress: Progress | None) ->
         schema=train.schema,
         texts=train.source.texts,
     )
-    test = _stage(source, scratch, "test", progress)
+    test = _stage(exp, source, scratch, "test", progress)
     _agree(train, test, p)
     return train, test
 
@@ -165,15 +173,16 @@ def _agree(train: _Staged, test: _Staged, p: int) -> None:
         test.rows.n_features = p
 
 
-def _stage(source: Source, scratch: Path, name: str, progress: Progress | None) -> _Staged:
-    text = format_of(source.url) == "csv"
+def _stage(exp: Experiment, source: Source, scratch: Path, name: str, progress: Progress | None) -> _Staged:
+    text, labelled = format_of(source.url) == "csv", exp.data.label is not None
     rows = RowFiles(scratch, name, source.sparse)
-    staged = _Staged(source, rows, LabelCodes(text), None)
+    staged = _Staged(source, rows, exp.kind.reader(source.url, text, labelled), None)
     for block in source.blocks():
-        if block.y is None:
+        targets = block.y if labelled else np.empty(block.X.shape[0])
+        if targets is None:
             raise source.fail("has no labels, or lacks a feature; its columns must be those of the training data")
         rows.append(block.X)
-        staged.labels.append(block.y)
+        staged.targets.append(targets)
         if block.fold is not None:
             staged.folds = staged.folds or LabelCodes(text)
             staged.folds.append(block.fold)
@@ -182,13 +191,6 @@ def _stage(source: Source, scratch: Path, name: str, progress: Progress | None) 
     if rows.n_features - (getattr(source, "base", None) or 0) < 1:
         raise source.fail("has no features; every row is empty")
     return staged
-
-
-def _check_classes(url: str, classes: list[Label]) -> None:
-    if len(classes) < 2:
-        raise InputError(f"{url}: a single class, {classes[0]!r}; two or more are needed (is data.label right?)")
-    if missing := missing_marker(classes):
-        raise InputError(f"{url}: the label {missing!r} among numbers; remove or fill the rows that have no label")
 
 
 # ---- 2: statistics ----------------------------------------------------------------------------------------------
@@ -261,30 +263,30 @@ def _fill_buckets(scratch: Path, train: _Staged, split: Split, scaling: Scaling,
     return _Buckets(buckets, np.concatenate(of))
 
 
-def _merge(out: Output, buckets: _Buckets, codes: NDArray[np.int32]) -> dict[str, Any]:
-    """Write the merged training rows, their codes and counts, and the inverse; `codes` (n_train,)."""
-    inverse = np.empty(len(codes), np.int64)
-    merged_codes, merged_counts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
+def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any]) -> dict[str, Any]:
+    """Write the merged training rows, their targets and counts, and the inverse; `targets` (n_train,)."""
+    inverse = np.empty(len(targets), np.int64)
+    merged_targets, merged_counts = [np.empty(0, targets.dtype)], [np.empty(0, np.int64)]
 
     def merged_rows() -> Iterator[Any]:
         n = 0
         for number, bucket in enumerate(buckets.rows):
             members = np.flatnonzero(buckets.of == number)
             if len(members):
-                X, own = bucket.read(0, bucket.n), codes[members]
+                X, own = bucket.read(0, bucket.n), targets[members]
                 bucket.remove()
                 merged = merge_rows(X, own)
                 inverse[members] = merged.inverse + n
-                merged_codes.append(own[merged.first])
+                merged_targets.append(own[merged.first])
                 merged_counts.append(merged.counts)
                 n += len(merged.first)
                 yield X[merged.first]
 
     n_merged = out.write_rows("train/X", merged_rows())
-    out.write("train/codes", np.concatenate(merged_codes))
+    out.write("train/codes", np.concatenate(merged_targets))
     out.write("train/counts", np.concatenate(merged_counts))
     out.write("train/inverse", inverse)
-    return {"n_train": len(codes), "n_merged": n_merged}
+    return {"n_train": len(targets), "n_merged": n_merged}
 
 
 def _write_folds(out: Output, train: _Staged, split: Split) -> dict[str, Any]:
@@ -299,17 +301,15 @@ def _write_folds(out: Output, train: _Staged, split: Split) -> dict[str, Any]:
     return {"folds_of": [values[int(u)] for u in used]}
 
 
-def _test_codes(
-    test: _Staged | None, codes: NDArray[np.int32], classes: list[Label], split: Split
-) -> NDArray[np.int32]:
-    return codes[split.test] if test is None else test.labels.resolve_as(classes, test.source.url)
+def _test_targets(test: _Staged | None, targets: NDArray[Any], classes: list[Label], split: Split) -> NDArray[Any]:
+    return targets[split.test] if test is None else test.targets.resolve_as(classes, test.source.url)
 
 
 def _write_test(
-    out: Output, train: _Staged, test: _Staged | None, codes: NDArray[np.int32], split: Split, scaling: Scaling
+    out: Output, train: _Staged, test: _Staged | None, targets: NDArray[Any], split: Split, scaling: Scaling
 ) -> int:
     """Write the scaled test rows in the order of their source; returns their number."""
-    if not len(codes):
+    if not len(targets):
         return 0
     everything = np.ones(train.rows.n if test is None else test.rows.n, bool)
     mask = split.test if test is None else everything
@@ -320,5 +320,5 @@ def _write_test(
             with np.errstate(over="ignore"):
                 yield X.astype(out.dtype)
 
-    out.write("test/codes", codes)
+    out.write("test/codes", targets)
     return out.write_rows("test/X", rows())

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from svmcore.errors import InputError
 
-__all__ = ["MARKERS", "Feature", "Schema", "Vocabulary"]
+__all__ = ["Feature", "Schema", "Vocabulary"]
 
-MARKERS = ("nan", "na", "n/a", "<na>", "null", "none", "nil", "?", "-", ".")  # of a missing number, in any case
 MOST_CATEGORIES = 1000
 NEW = -1.0  # code of a text that the training rows do not have
 Vector = NDArray[np.float64]

@@ -1,13 +1,17 @@
-"""Which rows of a source train and which test: stratified, seeded, and a function of labels and seed alone."""
+"""Which rows of a source train and which test: seeded, and a function of targets and seed alone.
+
+Classes keep their shares; rows of values are drawn without a look at them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.config.schema import Experiment
-from pipeline.rows.labels import Label
+from pipeline.kinds.labels import Label
 from svmcore.errors import InputError
 
 __all__ = ["Split", "choose_rows", "stratified_sample"]
@@ -21,16 +25,19 @@ class Split:
     test: NDArray[np.bool_]
 
 
-def choose_rows(exp: Experiment, codes: NDArray[np.int32], classes: Sequence[Label]) -> Split:
-    """Sample `data.rows` of the rows and hold out `data.test` of those, both stratified by class."""
-    chosen = np.arange(len(codes))
-    if exp.data.rows is not None and exp.data.rows < len(codes):
-        chosen = stratified_sample(codes, exp.data.rows, exp.seed, exp.data.source)
-    train, test = np.zeros(len(codes), bool), np.zeros(len(codes), bool)
+def choose_rows(exp: Experiment, targets: NDArray[Any], classes: Sequence[Label]) -> Split:
+    """Sample `data.rows` of the rows and hold out `data.test` of those, both stratified where there are classes."""
+    n, wanted = len(targets), exp.data.rows
+    chosen = np.arange(n)
+    if wanted is not None and wanted < n:
+        codes = targets if exp.kind.stratified else np.zeros(n, np.int32)
+        chosen = stratified_sample(codes, wanted, exp.seed, exp.data.source)
+    train, test = np.zeros(n, bool), np.zeros(n, bool)
     if not isinstance(exp.data.test, float):
         train[chosen] = True
         return Split(train, test)
-    kept, held_out = _hold_out(exp, exp.data.test, chosen, codes, classes)
+    hold_out = _hold_out if exp.kind.stratified else _hold_any_out
+    kept, held_out = hold_out(exp, exp.data.test, chosen, targets, classes)
     train[kept] = True
     test[held_out] = True
     return Split(train, test)
@@ -78,4 +85,20 @@ def _hold_out(
     if left.min() == 0:
         label = classes[int(np.argmin(left))]
         raise InputError(f"{where}: no row of the class {label!r} is left to train on; hold out less")
+    return kept, held_out
+
+
+def _hold_any_out(
+    exp: Experiment, fraction: float, chosen: NDArray[np.int64], targets: NDArray[Any], classes: Sequence[Label]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split as scikit-learn's train_test_split(random_state=seed) does."""
+    from sklearn.model_selection import train_test_split
+
+    n_test = int(np.ceil(fraction * len(chosen)))
+    if len(chosen) - n_test < 2:
+        raise InputError(
+            f"{exp.data.source}: data.test {fraction:g}: a split of {len(chosen) - n_test} training and {n_test} test "
+            "rows, and two are needed to train on; change the fraction"
+        )
+    kept, held_out = train_test_split(chosen, test_size=fraction, random_state=exp.seed)
     return kept, held_out

@@ -59,12 +59,20 @@ def lay_out(session: Session) -> Batch:
     parts = []
     for alike in data_groups(points):
         data = _ingest(session, alike[0].exp)
+        _check_scores(session.exp, data)
         if session.exp.sweep is None:  # a sweep's points may need solvers of their own
             session.exp = session.exp.with_solver_for(data.n_features)
             alike = points = expand(session.exp)
         with session.clock("ingest"):
             parts += parts_of(session.exp, session.root, data, alike)
     return Batch(tuple(points), tuple(parts))
+
+
+def _check_scores(exp: Experiment, data: Ingested) -> None:
+    """Refuse scores that these classes do not have: the config knew no classes."""
+    if not (data.classes or exp.scoring is None or exp.scores == ["rejected"]) and exp.kind.optional:
+        raise InputError(f"scoring {', '.join(exp.scores)}: {exp.data.source} has no labels; accepted: rejected")
+    exp.kind.check_scores(exp.scores, exp.task, len(data.classes), exp.multiclass)
 
 
 def of_one(session: Session, data: Ingested, exp: Experiment) -> Batch:

@@ -40,7 +40,10 @@ def publish(
     """
     data = trained.part.data if trained else batch.parts[0].data
     if trained is None:
-        write_json(session.folder / "evaluation.json", {"classes": data.classes, "tol": session.exp.tol})
+        write_json(
+            session.folder / "evaluation.json",
+            {"task": session.exp.task, "classes": data.classes, "tol": session.exp.tol},
+        )
     fingerprint = sha256_of_json([session.exp.fingerprint(), data.fingerprint])
     base = f"{session.exp.name}/{run_id(fingerprint)}"
     (session.folder / "config.yaml").write_text(session.exp.to_yaml(), encoding="utf-8")
@@ -77,8 +80,7 @@ def _record(
         "n_test": data.n_test,
         "n_features": data.n_features,
         "classes": data.classes,
-        "accuracy": trained.accuracy if trained else None,
-        "train_accuracy": trained.train_accuracy if trained else None,
+        **_scored(session, trained),
         "n_support": trained.n_support if trained else None,
         "relative_gap": metrics.worst([one["relative_gap"] for one in every]),
         "kkt_gap": metrics.worst([one["kkt_gap"] for one in every]),
@@ -93,6 +95,19 @@ def _record(
     }
     record["provenance"] = origin(session.exp, open_dataset(data.path)) | circumstances()
     return record | {"gate": judged(session.exp, session.strict, record, session.store)}
+
+
+def _scored(session: Session, trained: Trained | None) -> dict[str, Any]:
+    """The scores that were asked for, and accuracy by itself."""
+    scores = trained.scores if trained else {}
+    test, train = scores.get("test") or {}, scores.get("train") or {}
+    return {
+        "task": session.exp.task,
+        "accuracy": test.get("accuracy"),
+        "train_accuracy": train.get("accuracy"),
+        "scored_by": session.exp.scores[0],
+        "scores": scores or None,
+    }
 
 
 def _of_sweep(session: Session, data: Ingested, points: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pipeline.running.publish import publish
 from pipeline.running.score import names_of, score
 from pipeline.running.session import Session, check_inputs, open_session
 from pipeline.running.steps import Steps, silently
-from pipeline.running.sweep import rank, refit, sweep_of
+from pipeline.running.sweep import rank, refit
 from pipeline.storage.base import Store
 from pipeline.storage.cache import evict
 from pipeline.storage.leases import again_if_lost
@@ -40,7 +40,7 @@ def _train_sweep(session: Session, step: Steps, batch: Batch) -> dict[str, Any]:
     counts = step("solve", solve, session, batch)
     entries = step("score", rank, session, batch)
     trained, more = None, Counts()
-    if sweep_of(session.exp).refit:
+    if session.exp.refit is not None:
         trained, more = step("refit", refit, session, batch, entries[0])
     return step("publish", publish, session, batch, counts + more, trained, entries)
 

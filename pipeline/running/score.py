@@ -5,29 +5,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import read_answers
+from pipeline.answers.result import doubled, read_answers
 from pipeline.compute.workers import VERSION, Workers
+from pipeline.kinds import evaluation
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
-from pipeline.model import decisions, evaluation
+from pipeline.model import decisions
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
-from svmcore.model import Target
+from svmcore.model import Model
 
 __all__ = ["Trained", "names_of", "score", "scorers"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """Scores of one point on all rows; its model and evaluation.json are in the draft."""
+    """Scores of one point, `test` and `train`, on all rows; its model and evaluation.json are in the draft."""
 
     part: Part
-    accuracy: float | None
-    train_accuracy: float
+    scores: dict[str, dict[str, float | None] | None]
     n_support: int
     per_class: list[dict[str, Any]]
 
@@ -38,9 +38,9 @@ def scorers(session: Session) -> Workers | None:
 
 
 def names_of(batch: Batch) -> dict[str, str]:
-    """Names of the problems of a batch of one point: the classes that they tell apart."""
+    """Names of the problems of a batch of one point: the classes that they tell apart, or what they are of."""
     tasks = _tasks(batch.parts[0])
-    labels = _labels(tasks, batch.parts[0].data.classes)
+    labels = _labels(tasks, datasets.open_dataset(batch.parts[0].data.path))
     return {task.fingerprint: str(label) for task, label in zip(tasks, labels, strict=True)}
 
 
@@ -50,15 +50,8 @@ def _tasks(part: Part) -> list[ProblemTask]:
     return tasks
 
 
-def _labels(tasks: Sequence[ProblemTask], classes: Sequence[Any]) -> list[Any]:
-    return [_label(target_of(task), classes) for task in tasks]
-
-
-def _label(target: Target, classes: Sequence[Any]) -> Any:
-    """Class told from the rest, or the pair of a one-vs-one problem: its second class is the positive one."""
-    if target.negative < 0 or len(classes) == 2:
-        return classes[target.positive]
-    return [classes[target.negative], classes[target.positive]]
+def _labels(tasks: Sequence[ProblemTask], dataset: Any) -> list[Any]:
+    return [dataset.kind.label(target_of(task), dataset.classes) for task in tasks]
 
 
 def score(session: Session, batch: Batch) -> Trained:
@@ -69,26 +62,33 @@ def score(session: Session, batch: Batch) -> Trained:
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
         results, decision = read_answers(tasks)
-        labels = _labels(tasks, part.data.classes)
+        labels = _labels(tasks, dataset)
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
-        train = scoring.train_confusion(dataset, model, decision)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
-        tested = decisions.score_test_rows(dataset, model, session.progress, scorers(session), recipe)
-        found = scoring.evaluation_of(dataset, model, decision, train, tested)
+        tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
+        found = scoring.evaluation_of(dataset, model, decision, tested)
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
         write_json(session.folder / "evaluation.json", found)
-        trained = Trained(
-            part=part,
-            accuracy=evaluation.accuracy_of(tested[0]),
-            train_accuracy=float(evaluation.accuracy_of(train) or 0.0),
-            n_support=int(dataset.counts()[support].sum()),
-            per_class=per_class,
-        )
+        scores = _scores(session.exp.scores, dataset, model, decision, tested)
+        trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class)
         metadata = _claims(session, part.data, tasks, trained)
         metadata["provenance"] = origin(session.exp, dataset)
+        metadata["per_class"] = [
+            entry | ({"doubled": both} if (both := doubled(result)) else {})
+            for entry, result in zip(metadata["per_class"], results, strict=True)
+        ]
         save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
+
+
+def _scores(
+    names: Sequence[str], dataset: Any, model: Model, decision: Any, tested: Any
+) -> dict[str, dict[str, float | None] | None]:
+    """Of the test rows, if there are any, and of the training rows."""
+    kind, about = dataset.kind, (dataset.classes, model.scheme)
+    test = kind.scored(names, dataset.test_targets(), tested, *about) if dataset.n_test else None
+    return {"test": test, "train": kind.scored(names, dataset.targets(), decision, *about, dataset.counts())}
 
 
 def _claims(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:
@@ -109,6 +109,6 @@ def _claims(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trai
         "dtype": trained.part.plan.dtype,
         "tasks": [task.identity for task in tasks],
         "per_class": certificates,
-        "accuracy": trained.accuracy,
-        "train_accuracy": trained.train_accuracy,
+        "classes": data.classes,
+        "scores": trained.scores,
     }

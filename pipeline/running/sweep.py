@@ -11,7 +11,7 @@ from pipeline.config.sections import Sweep
 from pipeline.layout.parts import Part
 from pipeline.layout.sweep import Point
 from pipeline.model import assemble as scoring
-from pipeline.model import decisions, evaluation
+from pipeline.model import decisions
 from pipeline.model.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch, Counts, of_one, solve
@@ -42,15 +42,15 @@ def rank(session: Session, batch: Batch) -> list[Entry]:
 
 
 def _entry(session: Session, dataset: Any, part: Part, point: Point) -> Entry:
-    tasks = part.tasks[point.index]
+    tasks, names = part.tasks[point.index], session.exp.scores
     if tasks[0][0].fold is not None or not dataset.n_test:
-        return cross_validated(dataset, point.index, point.params, tasks)
+        return cross_validated(dataset, point.index, point.params, tasks, names)
     results, _ = read_answers(tasks[0])
     model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
     recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
-    tested = decisions.score_test_rows(dataset, model, silent, scorers(session), recipe)
-    score = evaluation.accuracy_of(tested[0])
-    return entry_of(point.index, point.params, [score or 0.0], tasks, [results])
+    tested = decisions.decide_test_rows(dataset, model, silent, scorers(session), recipe)
+    scores = dataset.kind.scored(names, dataset.test_targets(), tested, dataset.classes, model.scheme)
+    return entry_of(point.index, point.params, [scores], tasks, [results])
 
 
 # --- the best on all rows -------------------------------------------------------------------------------------------

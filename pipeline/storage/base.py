@@ -89,11 +89,12 @@ class Store(abc.ABC):
         return next(name for name in itertools.chain([key], numbered) if name not in taken)
 
     def runs(self) -> list[dict[str, Any]]:
-        """Metrics of every published run: best accuracy first, the newest first among equals."""
+        """Metrics of every published run, each with its `score`: best first, the newest first among equals."""
         with ThreadPoolExecutor(8) as pool:
             found = [run for run in pool.map(self._metrics, self.run_keys()) if run]
         found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
-        return sorted(found, key=_score, reverse=True)
+        found = [run | {"score": _score(run)} for run in found]
+        return sorted(found, key=lambda run: (run["score"] is not None, run["score"] or 0.0), reverse=True)
 
     def _metrics(self, key: str) -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
@@ -116,6 +117,8 @@ def drafting(cache: Path, drafts: Path, mirror: Elsewhere | None = None) -> Iter
             raise
 
 
-def _score(run: Mapping[str, Any]) -> float:
-    accuracy = run.get("accuracy")
-    return -1.0 if accuracy is None else float(accuracy)
+def _score(run: Mapping[str, Any]) -> float | None:
+    """The score that ranks a run, of its test rows; None without any."""
+    name = run.get("scored_by", "accuracy")
+    score = ((run.get("scores") or {}).get("test") or {}).get(name, run.get("accuracy"))
+    return None if score is None else float(score)

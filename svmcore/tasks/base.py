@@ -47,9 +47,12 @@ class Task(Plugin, ABC):
     ----------
     answers
         What it is trained on and tells: "labels" of -1 and +1, "values", or "novelty" (its targets mean nothing).
+    takes_C
+        Whether the size of C changes its answer; False where only the proportions of the C_i do.
     """
 
     answers: ClassVar[Answers] = "values"
+    takes_C: ClassVar[bool] = True
 
     @abstractmethod
     def program(self, source: Source, target: Floats, C: Floats | float) -> SignedQP:

@@ -48,6 +48,7 @@ class NuSVC(Task):
 
     name: ClassVar[str] = "nu-svc"
     answers: ClassVar[Answers] = "labels"
+    takes_C: ClassVar[bool] = False
     nu: float = 0.5
     widen: float = 1.0  # factor of a rho that is free upwards
 

@@ -34,6 +34,7 @@ class OneClass(Task):
 
     name: ClassVar[str] = "one-class"
     answers: ClassVar[Answers] = "novelty"
+    takes_C: ClassVar[bool] = False
     nu: float = 0.5
 
     def __post_init__(self) -> None:

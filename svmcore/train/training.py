@@ -38,7 +38,6 @@ EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
-SAME = 1e-12  # relative: a variable of a warm start this near to its bound was at it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -276,10 +275,7 @@ class Work:
         """The variables to start problem `k` from."""
         if self.start is None:
             return None
-        beta = self.tasks[k].variables(qp, self.start[k, self.rows(k)])
-        for bound in (qp.lo, qp.hi):
-            beta = np.where(np.abs(beta - bound) <= SAME * np.abs(bound), bound, beta)
-        return beta
+        return qp.snapped(self.tasks[k].variables(qp, self.start[k, self.rows(k)]))
 
     def _held_out(self, k: int, source: Source, rows: Floats) -> tuple[Floats, Floats]:
         """(held-out decision values, whether positive) from five folds over the original rows of the problem."""

@@ -207,6 +207,13 @@ def test_meta_estimators__take_it(iris):
     np.testing.assert_array_equal(rest.predict(X), OneVsRestClassifier(Theirs()).fit(X, y).predict(X))
 
 
+def test_warm_start__of_variables_without_a_bound(noisy):
+    model = SVC(warm_start=True, loss="squared_hinge").fit(*noisy)
+    first = model.certificate_[0].dual
+    assert model.fit(*noisy).n_iter_.max() <= 1
+    assert model.certificate_[0].dual == pytest.approx(first, rel=1e-9)
+
+
 def test_warm_start__goes_on_where_the_last_fit_ended(noisy):
     model = SVC(warm_start=True, C=1.0).fit(*noisy)
     cold = SVC(C=2.0).fit(*noisy)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ __all__ = ["BundledSource"]
 
 
 class BundledSource(Source):
-    """One of scikit-learn's bundled classification sets, `sklearn:NAME`."""
+    """One of scikit-learn's bundled sets, `sklearn:NAME`."""
 
     def __init__(self, url: str, n_features: int | None = None) -> None:
         super().__init__(url)
@@ -34,8 +35,8 @@ class BundledSource(Source):
         X, y = self._load()
         return hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
 
-    def _load(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _load(self) -> tuple[NDArray[np.float64], NDArray[Any]]:
         from sklearn import datasets
 
         X, y = getattr(datasets, f"load_{self.url.removeprefix('sklearn:')}")(return_X_y=True)
-        return np.ascontiguousarray(X, dtype=np.float64), y.astype(np.int64)
+        return np.ascontiguousarray(X, dtype=np.float64), y.astype(np.int64 if y.dtype.kind in "iu" else np.float64)

@@ -20,14 +20,15 @@ class Wanted:
     Attributes
     ----------
     label, fold, id, drop, features
-        Names or positions, as in the config; without `features`, all columns that are nothing else.
+        Names or positions, as in the config, None where there is none; without `features`, all columns that are
+        nothing else.
     n_features
         Of rows to predict or to test on: how many features there must be; they may have no label.
     schema
         Of the training data, whose names the table must have.
     """
 
-    label: Column = -1
+    label: Column | None = -1
     fold: Column | None = None
     id: Column | None = None
     drop: Sequence[Column] = ()
@@ -125,7 +126,7 @@ def _by_position(find: _Finder, wanted: Wanted, n: int) -> Columns:
         return find.columns([j for j in range(width) if j not in taken], **roles)
     if width == n:
         return find.columns(range(n))
-    label = find(wanted.label, "label")
+    label = None if wanted.label is None else find(wanted.label, "label")
     features = [j for j in range(width) if j not in taken | {label}]
     if len(features) != n:
         raise find.source.fail(

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.rows.schema import MARKERS, Vocabulary
+from pipeline.kinds.labels import MARKERS
+from pipeline.rows.schema import Vocabulary
 from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_finite
 from pipeline.rows.sources.columns import Columns, Wanted, columns_of
 from pipeline.rows.sources.streams import LineBlocks, sha256_of
@@ -96,7 +97,7 @@ class CsvSource(Source):
         elif wanted.names is not None:  # rows for a model that knows its columns: any of them by name
             self.header = not set(first).isdisjoint(wanted.names)
         else:
-            self.header = isinstance(label, str) or _detect_header(table, label)
+            self.header = isinstance(label, str) or _detect_header(table, -1 if label is None else label)
         if isinstance(label, str) and not self.header and wanted.names is None:
             raise self.fail(f"label {label!r} is a name, but data.header is false; give the label's position")
         names = first if self.header else [str(j) for j in range(self.width)]

@@ -35,9 +35,10 @@ ENCRYPTED = 1  # flag of a member
 class NpzSource(Source):
     """Members `X` (n, p) and `y` (n,) of an npz file; X is streamed out of the archive, objects are refused."""
 
-    def __init__(self, url: str, n_features: int | None = None) -> None:
+    def __init__(self, url: str, n_features: int | None = None, labelled: bool = True) -> None:
         super().__init__(url)
         self.n_features = n_features
+        self.labelled = labelled  # whether it must have a y, where it is not to be predicted
 
     def blocks(self, rows_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
         """Yield dense blocks."""
@@ -88,7 +89,7 @@ class NpzSource(Source):
     def _labels(self, archive: zipfile.ZipFile) -> NDArray[Any] | None:
         members = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
         missing = [name for name in ("X", "y") if name not in members]
-        if "X" in missing or (missing and self.n_features is None):
+        if "X" in missing or (missing and self.n_features is None and self.labelled):
             found = ", ".join(sorted(members)) or "none"
             raise self.fail(f"no member {missing[0]!r}; an npz needs X (n, p) and y (n,), found: {found}")
         if missing:

@@ -91,12 +91,12 @@ def open_source(
         if n_features is None:
             given |= {"data.id": data.id, "data.drop": data.drop, "data.features": data.features}
         _refuse_columns(url, given, bool(texts))
-        source = _open_matrix(url, kind, base, n_features)
+        source = _open_matrix(url, kind, base, n_features, labelled=data.label is not None)
     source.fills = data.missing != "refuse"
     return source
 
 
-def _open_matrix(url: str, kind: str, base: int | None, n_features: int | None) -> Source:
+def _open_matrix(url: str, kind: str, base: int | None, n_features: int | None, labelled: bool) -> Source:
     """A source whose columns have no names."""
     if kind == "libsvm":
         return LibsvmSource(url, base, n_features)
@@ -104,7 +104,7 @@ def _open_matrix(url: str, kind: str, base: int | None, n_features: int | None) 
         raise InputError(f"{url}: no such folder")
     if kind == "sklearn":
         return BundledSource(url, n_features)
-    return NpzSource(url, n_features) if kind == "npz" else ZarrSource(url, n_features)
+    return (NpzSource if kind == "npz" else ZarrSource)(url, n_features, labelled)
 
 
 def _refuse_columns(url: str, given: Mapping[str, Any], has_texts: bool) -> None:

@@ -29,9 +29,10 @@ BROKEN_ZARR = (  # zarr has no error of its own, and every codec adds others
 class ZarrSource(Source):
     """A zarr group with `X` (n, p), or `X` as a group of CSR's data, indices and indptr, and `y` (n,)."""
 
-    def __init__(self, url: str, n_features: int | None = None) -> None:
+    def __init__(self, url: str, n_features: int | None = None, labelled: bool = True) -> None:
         super().__init__(url)
         self.n_features = n_features
+        self.labelled = labelled  # whether it must have a y, where it is not to be predicted
         self.folder = folder_of(url)
         self.sparse = (self.folder / "X" / "indptr").exists()
 
@@ -55,7 +56,7 @@ class ZarrSource(Source):
             found = {name: group[name] for name in ("y", *needed) if name in group}
             self._shape = group["X"].attrs.get("shape") if self.sparse else None
         arrays = {name: array for name, array in found.items() if isinstance(array, zarr.Array)}
-        needed += ["y"] if self.n_features is None else []
+        needed += ["y"] if self.n_features is None and self.labelled else []
         if missing := [name for name in needed if name not in arrays]:
             wanted = "X (n, p), or X/data, X/indices and X/indptr of CSR, and y (n,)"
             raise self.fail(f"no array {missing[0]!r}; a zarr group needs {wanted}")

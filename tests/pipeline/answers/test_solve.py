@@ -50,12 +50,11 @@ def a_task(path, root, target, **changes):
         data=data.fingerprint,
         kernel_id=gram.fingerprint,
         kernel=kernel.spec(),
+        machine={"name": "svc", "loss": "hinge", "bias": "free"},
         multiclass="ovr",
         target=target,
         C=C,
         class_weight=None,
-        loss="hinge",
-        bias="free",
         solver={"name": "smo", "tol": 1e-6},
     )
     return dataclasses.replace(task, **changes)
@@ -147,8 +146,9 @@ def test_problem__one_that_ran_out_of_time_is_readable_but_not_finished(task, tm
         ("C", 6.0),
         ("C", None),
         ("class_weight", "balanced"),
-        ("loss", "squared_hinge"),
-        ("bias", "none"),
+        ("machine", {"name": "svc", "loss": "squared_hinge", "bias": "free"}),
+        ("machine", {"name": "svc", "loss": "hinge", "bias": "none"}),
+        ("machine", {"name": "nu-svc", "nu": 0.1}),
         ("solver", {"name": "smo", "tol": 1e-5}),
         ("multiclass", "ovo"),
         ("fold", (5, 0, 1)),
@@ -168,10 +168,10 @@ def test_bounds__balanced_weights_are_those_of_scikit_learn(task, rows):
     _, _, y = rows
     weights = compute_class_weight("balanced", classes=np.arange(3), y=y)
     data = open_dataset(task.dataset)
-    expected = C * data.counts() * weights[data.codes()]
+    expected = C * data.counts() * weights[data.targets()]
     assert bounds(dataclasses.replace(task, class_weight="balanced")) == pytest.approx(expected)
     given = dataclasses.replace(task, class_weight=[1.0, 2.0, 0.5])
-    assert bounds(given) == pytest.approx(C * data.counts() * np.array([1.0, 2.0, 0.5])[data.codes()])
+    assert bounds(given) == pytest.approx(C * data.counts() * np.array([1.0, 2.0, 0.5])[data.targets()])
 
 
 def test_bounds__hard_margin_leaves_the_held_out_rows_at_zero(task):

@@ -10,7 +10,7 @@ from pipeline.rows.folds import stratified_folds
 
 
 def entry(index, scores, n_support=10.0, **params):
-    return Entry(index, params, tuple(scores), n_support, 1e-4, None, "converged", 5, 0.1 * index)
+    return Entry(index, params, {"accuracy": tuple(scores)}, n_support, 1e-4, None, "converged", 5, 0.1 * index)
 
 
 def test_ranked__by_mean_then_support_vectors_then_order():

@@ -8,6 +8,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from pipeline import run
+from pipeline.kinds.classification import Classification
 from pipeline.model import verify as verify_module
 from pipeline.model.parts import write_model_manifest
 from pipeline.model.stored import load_model
@@ -76,8 +77,7 @@ def boast(group):
 
 
 def better(group):
-    group.attrs["accuracy"] = 1.0
-    group.attrs["train_accuracy"] = 0.5
+    group.attrs["scores"] = {"test": {"accuracy": 1.0}, "train": {"accuracy": 0.5}}
 
 
 def other_rows(group):
@@ -292,24 +292,32 @@ def test_equal_rows__of_any_container():
 
 
 def test_identity__of_an_older_format_is_filled_up():
-    task = {"C": 1.0, "fold": [0, 5], "kernel": {"name": "rbf"}}
+    task = {"C": 1.0, "fold": [0, 5], "kernel": {"name": "rbf"}, "machine": {"name": "svr", "epsilon": 0.5}}
     assert verify_module._identity(task | {"no_more": 1}) == task | {"fold": (0, 5)}
-    assert verify_module._identity({"C": 2.0}) == {"C": 2.0, "kernel": {}, "fold": None}
+    found = verify_module._identity({"C": 2.0, "loss": "squared_hinge", "bias": "none"})
+    machine = {"name": "svc", "loss": "squared_hinge", "bias": "none"}
+    assert found == {"C": 2.0, "kernel": {}, "fold": None, "machine": machine}
 
 
 def test_doubtful__rows_whose_label_hangs_on_less_than_their_doubt():
+    def doubtful(decision, doubts):
+        """Which rows count: each in turn has all the copies."""
+        rows = np.eye(len(decision))
+        slack = Classification().score_slack
+        return [slack(np.zeros(len(decision)), decision, doubts, copies)["accuracy"] == 1.0 for copies in rows]
+
     one = np.array([[0.5], [-0.5], [0.25], [-0.25], [0.0]])
     doubts = np.full((5, 1), 0.25)
-    np.testing.assert_array_equal(verify_module._doubtful(one, doubts), [False, False, True, True, True])
+    np.testing.assert_array_equal(doubtful(one, doubts), [False, False, True, True, True])
     # a value that could be of the other sign, a lead of at most two doubts, and none of both
     three = np.array([[0.1, 2.0, -2.0], [1.0, 1.5, -2.0], [1.0, 1.625, -2.0], [-3.0, -1.0, -2.0], [-9.0, -2.5, -2.0]])
     doubts = np.full((5, 3), 0.25)
-    np.testing.assert_array_equal(verify_module._doubtful(three, doubts), [True, True, False, False, True])
+    np.testing.assert_array_equal(doubtful(three, doubts), [True, True, False, False, True])
     doubts[3, 0] = 0.5  # the largest of a row counts
     doubts[0] = 0.05
-    np.testing.assert_array_equal(verify_module._doubtful(three, doubts), [False, True, False, True, True])
+    np.testing.assert_array_equal(doubtful(three, doubts), [False, True, False, True, True])
     pair = np.array([[1.0, 1.5], [1.5, 1.0], [-1.0, 1.0]])
-    np.testing.assert_array_equal(verify_module._doubtful(pair, np.full((3, 2), 0.25)), [True, True, False])
+    np.testing.assert_array_equal(doubtful(pair, np.full((3, 2), 0.25)), [True, True, False])
 
 
 @pytest.fixture(scope="module")
@@ -329,10 +337,11 @@ def test_accuracies__may_be_off_by_the_copies_of_doubtful_rows_and_no_more(recom
     none, two = np.zeros_like(decision), np.zeros_like(decision)
     rows = np.flatnonzero(counts == 2)[:2]  # copies count
     two[rows] = 100.0
-    true = stored.metadata["train_accuracy"]
+    test, true = (stored.metadata["scores"][which]["accuracy"] for which in ("test", "train"))
 
-    def parts(doubts, **changes):
-        changed = dataclasses.replace(stored, metadata=stored.metadata | changes)
+    def parts(doubts, accuracy=test, train_accuracy=true):
+        claimed = {"test": {"accuracy": accuracy}, "train": {"accuracy": train_accuracy}}
+        changed = dataclasses.replace(stored, metadata=stored.metadata | {"scores": claimed})
         return [d.part for d in verify_module._score_differences(changed, dataset, decision, doubts)[1]]
 
     assert counts[rows].sum() == 4
@@ -341,11 +350,11 @@ def test_accuracies__may_be_off_by_the_copies_of_doubtful_rows_and_no_more(recom
         assert parts(none, train_accuracy=true + sign / n) == ["train_accuracy"]
         assert parts(two, train_accuracy=true + sign * 4 / n) == []
         assert parts(two, train_accuracy=true + sign * 5 / n) == ["train_accuracy"]
-        assert parts(two, accuracy=stored.metadata["accuracy"] + sign * 1e-9) == ["accuracy"]
-        assert parts(two, accuracy=stored.metadata["accuracy"] + sign * 1e-13) == []
+        assert parts(two, accuracy=test + sign * 1e-9) == ["accuracy"]
+        assert parts(two, accuracy=test + sign * 1e-13) == []
     assert parts(none, accuracy=None) == ["accuracy"]
     scores, differences = verify_module._score_differences(stored, dataset, decision, none)
-    assert (scores, differences) == ({"accuracy": stored.metadata["accuracy"], "train_accuracy": true}, [])
+    assert (scores["accuracy"], scores["train_accuracy"], differences) == (test, true, [])
 
 
 def test_verify__decisions_and_bias_are_those_of_the_model(recomputed):

@@ -17,8 +17,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 import pipeline.rows.ingest
 from pipeline.config.load import load_experiment
+from pipeline.kinds.labels import LabelCodes
 from pipeline.rows.dataset import Scaling, ingest, open_dataset
-from pipeline.rows.labels import LabelCodes
 from pipeline.rows.scaling import ColumnStats, fit_scaling
 from pipeline.rows.split import stratified_sample
 from svmcore.errors import InputError
@@ -86,7 +86,7 @@ def test_merged_rows_stand_for_the_originals(tmp_path, name):
     assert d.classes == [0, 1, 2]
     inverse = d.inverse()
     assert np.array_equal(dense(d.X())[inverse], X.astype(d.dtype))
-    assert np.array_equal(d.codes()[inverse], y)
+    assert np.array_equal(d.targets()[inverse], y)
     assert np.array_equal(d.counts(), np.bincount(inverse))
     assert sorted(np.bincount(d.counts()).tolist()) == [0, 20, 20, 260]
     assert list(d.test_blocks()) == []
@@ -134,7 +134,7 @@ def test_labels_come_back_as_they_were(tmp_path, labels, classes):
     d = make(tmp_path, y=labels[LABELS % 2])
     assert d.classes == classes
     assert [type(label) for label in d.classes] == [type(label) for label in classes]
-    assert np.array_equal(np.asarray(d.classes)[d.codes()[d.inverse()]], labels[LABELS % 2])
+    assert np.array_equal(np.asarray(d.classes)[d.targets()[d.inverse()]], labels[LABELS % 2])
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def chunks(d, array):
 
 READS = {
     "train/X": lambda d: d.X(),
-    "train/codes": lambda d: d.codes(),
+    "train/codes": lambda d: d.targets(),
     "train/counts": lambda d: d.counts(),
     "train/inverse": lambda d: d.inverse(),
     "test/X": lambda d: list(d.test_blocks()),
@@ -524,7 +524,7 @@ def test_a_damaged_dataset_stays_until_the_new_one_is_whole(tmp_path, monkeypatc
     monkeypatch.setattr(pipeline.rows.ingest, "_merge", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         make(tmp_path)
-    assert len(d.codes()) == d.n_merged
+    assert len(d.targets()) == d.n_merged
 
 
 def test_verify_names_the_file(tmp_path):

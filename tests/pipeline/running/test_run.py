@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 
 from pipeline import load_model, run
 from pipeline.answers.live import Line
-from pipeline.model.evaluation import roc
+from pipeline.kinds.evaluation import roc
 from svmcore.errors import InputError, SVMError
 
 CONTRACT = {

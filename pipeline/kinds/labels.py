@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.rows.schema import MARKERS
 from svmcore.errors import InputError
 
-__all__ = ["Label", "LabelCodes", "class_weights", "missing_marker"]
+__all__ = ["MARKERS", "Label", "LabelCodes", "class_weights", "label_array", "missing_marker"]
 
 Label = bool | int | float | str
+MARKERS = ("nan", "na", "n/a", "<na>", "null", "none", "nil", "?", "-", ".")  # of a missing number, in any case
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 MANY_REALS = 100  # more distinct fractional labels than this are a regression target
 
@@ -157,3 +157,13 @@ def class_weights(given: Any, classes: Sequence[Any]) -> Any:
 def _listed(classes: Sequence[Any]) -> str:
     shown = ", ".join(map(str, classes[:10]))
     return f"{shown}, ..." if len(classes) > 10 else shown
+
+
+def label_array(classes: Any) -> Any:
+    """Labels as an array of one type where they have one: integers, floats, booleans or strings.
+
+    >>> label_array([0, 1]).dtype.kind, label_array(["a", "b"]).dtype.kind, label_array([1, "b"]).dtype.kind
+    ('i', 'U', 'O')
+    """
+    kinds = {type(value) for value in classes}
+    return np.asarray(classes) if len(kinds) <= 1 else np.array(list(classes), dtype=object)
