@@ -140,7 +140,7 @@ class SVC(Classifier):
         "ovo", one problem for each pair of classes, or "ovr", one for each class against the rest.
     calibration
         "folds" fits Platt's sigmoid to each problem's decision values of rows that were held out in one of five folds,
-        which share the kernel matrix and start from the solution; "folds-isotonic" fits a growing step function.
+        which share the kernel matrix; "folds-isotonic" fits a growing step function.
         `predict_proba` is there then. `random_state` draws the folds.
     time_limit
         Seconds for all problems together; the model at the end of them is usable and certified.

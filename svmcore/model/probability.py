@@ -81,12 +81,12 @@ def held_out_decisions(
     weights: Floats,
     solver: Solver,
     rng: np.random.Generator,
-    beta: Floats,
 ) -> Floats:
     """Decision values (n,) of the original rows of a classifier, each by a model that has not seen it.
 
     Original row t is row `inverse[t]` of the source, with the share `weights[t]` of its C (m,): a fold is a smaller C.
-    Each solve starts from the variables `beta` (m,) of all rows.
+    Each solve starts from nothing: where all variables end at their bounds the bias is an interval, and a start from
+    the solution of all rows leaves it at one of its ends, another one in each fold.
     A training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
     """
     n, m = len(inverse), len(y)
@@ -107,7 +107,7 @@ def held_out_decisions(
         with np.errstate(invalid="ignore"):  # an infinite C times 0
             costs = np.where(part > 0, C * (part / whole), 0.0)
         qp = task.nearest(y, costs).program(source, y, costs)
-        solution = solver.solve(qp, beta, Monitor(warn=False))
+        solution = solver.solve(qp, monitor=Monitor(warn=False))
         decision[held] = solution.decision[inverse[held]] / task.answer(qp, solution).scale
     return decision
 

@@ -77,6 +77,11 @@ class Tally:
     chains: int = 0
     problems: int = 0
 
+    def add(self, other: "Tally") -> None:
+        """Count what another process did."""
+        for name, value in dataclasses.asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Found:

@@ -264,7 +264,7 @@ class Work:
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
         if self.recipe.seed is not None:
-            self.held_out[k] = self._held_out(k, qp.source, rows, solution.beta)
+            self.held_out[k] = self._held_out(k, qp.source, rows)
 
     def solver(self, k: int) -> Solver:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
@@ -277,7 +277,7 @@ class Work:
             return None
         return qp.snapped(self.tasks[k].variables(qp, self.start[k, self.rows(k)]))
 
-    def _held_out(self, k: int, source: Source, rows: Floats, beta: Floats) -> tuple[Floats, Floats]:
+    def _held_out(self, k: int, source: Source, rows: Floats) -> tuple[Floats, Floats]:
         """(held-out decision values, whether positive) from five folds over the original rows of the problem."""
         place = np.full(len(self.C), -1)
         place[rows] = np.arange(len(rows))
@@ -286,7 +286,7 @@ class Work:
         inverse, weights = inverse[members], self.distinct.weights[members]
         rng = np.random.default_rng([self.recipe.seed or 0, k])
         y, C, solver = self.goals[k].y[rows], self.C[rows], self.solver(k)
-        return held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng, beta), y[inverse] > 0
+        return held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng), y[inverse] > 0
 
     def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""

@@ -276,6 +276,15 @@ def test_fits__find_their_training_ready_and_compute_no_kernel(monkeypatch):
     assert (search.cv_results_["mean_fit_time"] * 3).sum() >= search.search_plan_.seconds
 
 
+def test_n_jobs__divides_the_trainings_of_few_rows_among_processes():
+    X, y = classes(16)
+    one, two = (GridSearchCV(SVC(tol=1e-7), RBF, cv=3, n_jobs=jobs, refit=False).fit(X, y) for jobs in (None, 2))
+    assert_same_results(two, one)
+    assert all_shared(two)
+    assert two.search_plan_.problems == one.search_plan_.problems
+    assert two.search_plan_.kernels == 2 * one.search_plan_.kernels  # each process has its own
+
+
 def test_a_kernel_matrix_beyond_the_budget__is_served_in_columns(monkeypatch):
     monkeypatch.setattr("svmcore.train.shared.SMALL_BYTES", 0)
     X, y = classes(15)

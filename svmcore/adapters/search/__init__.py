@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from joblib import parallel_config
+from joblib import effective_n_jobs, parallel_config
 from sklearn import model_selection
 from sklearn.utils import indexable
 
@@ -29,13 +29,14 @@ class _Sharing:
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
         """As scikit-learn's `fit`; `search_plan_` says afterwards what was shared."""
         self._given, self._routed, self._ready = indexable(X, y), None, Ready()
+        self._jobs = effective_n_jobs(self.n_jobs)  # type: ignore[attr-defined]
         ours = machine_of(self.estimator)[0] is not None  # type: ignore[attr-defined]
         try:  # what is ready is found in this process alone
             with parallel_config(backend="sequential") if ours else contextlib.nullcontext():
                 super().fit(X, y, **params)  # type: ignore[misc]
             self.search_plan_ = self._ready.plan()
         finally:
-            del self._given, self._routed, self._ready
+            del self._given, self._routed, self._ready, self._jobs
         return self
 
     def _get_routed_params_for_fit(self, params: Any) -> Any:
@@ -55,7 +56,7 @@ class _Sharing:
 
     def _prepared(self, candidates: list[dict[str, Any]], splits: list[Any]) -> Ready:
         X, y = self._given
-        data = Data(X, y, self._routed.estimator.fit, splits, self.return_train_score)  # type: ignore[attr-defined]
+        data = Data(X, y, self._routed.estimator.fit, splits, self.return_train_score, self._jobs)  # type: ignore[attr-defined]
         watched = bool(getattr(self, "_skl_callbacks", None))
         return prepare(self.estimator, candidates, data, watched)  # type: ignore[attr-defined]
 

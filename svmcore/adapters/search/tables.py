@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -24,7 +25,8 @@ from svmcore.adapters.regressors import SVR, NuSVR
 from svmcore.adapters.search.plan import Ready
 from svmcore.points import Floats, Rows
 from svmcore.train import Recipe
-from svmcore.train.shared import Fold, Part, Table
+from svmcore.train.shared import Fold, Found, Part, Table, Tally
+from svmcore.train.training import THREADED_ROWS
 
 __all__ = ["Data", "machine_of", "prepare"]
 
@@ -41,6 +43,7 @@ class Data:
     fit_params: dict[str, Any]
     splits: Sequence[tuple[Any, Any]]
     with_train: bool  # scores of the training rows too
+    jobs: int = 1  # processes for tables of few rows; larger ones take all threads of this one
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -226,12 +229,34 @@ def _train(lot: _Lot, members: Sequence[tuple[int, Any]], data: Data, ready: Rea
             recipe, *about = posed
             parts.append(Part(recipe, split.fold(*about, with_train=data.with_train)))
             owners.append((c * len(data.splits) + split.place, split))
-    for part, (place, split), found in zip(parts, owners, lot.table.train(parts), strict=True):
+    for part, (place, split), found in zip(parts, owners, _trained(lot.table, parts, data.jobs), strict=True):
         if found is not None:
             rows = functools.partial(_block, lot.X, split.train, split.train, lot.table.precomputed)
             ready.trainings.append(Prepared(part.recipe, found, rows, split.blocks))
             ready.places.append(place)
     ready.tallies.append(lot.table.tally)
+
+
+def _trained(table: Table, parts: list[Part], jobs: int) -> list[Found | None]:
+    """All trainings of a table, those of few rows in several processes: there Python takes the time, no thread."""
+    shares: list[list[int]] = [[] for _ in range(jobs)]
+    places: dict[Any, int] = {}  # chains stay together: one fold under one kernel goes to one process
+    for index, (recipe, fold) in enumerate(parts):
+        shares[places.setdefault((fold, recipe.kernel), len(places)) % jobs].append(index)
+    shares = [share for share in shares if share]
+    if len(shares) < 2 or table.n >= THREADED_ROWS:
+        return table.train(parts)
+    work = (delayed(_apart)(table, [parts[index] for index in share]) for share in shares)
+    found: list[Found | None] = [None] * len(parts)
+    for share, (trained, tally) in zip(shares, Parallel(jobs, backend="loky")(work), strict=True):
+        table.tally.add(tally)
+        for index, each in zip(share, trained, strict=True):
+            found[index] = each
+    return found
+
+
+def _apart(table: Table, parts: list[Part]) -> tuple[list[Found | None], Tally]:
+    return table.train(parts), table.tally
 
 
 def _posed(machine: Any, split: _Split) -> tuple[Recipe, Floats, Floats, Floats | None]:
