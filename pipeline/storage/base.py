@@ -57,6 +57,10 @@ class Store(abc.ABC):
     def run_keys(self) -> Iterator[str]:
         """Keys `NAME/RUN_ID` of the published runs."""
 
+    def run_folders(self) -> Iterator[str]:
+        """Keys of what may be runs: the published ones, and where that is quicker, those that are being written."""
+        return self.run_keys()
+
     @abc.abstractmethod
     def draft(self) -> "contextlib.AbstractContextManager[Path]":
         """Yield a local folder to write a run into; it is gone afterwards unless it was published.
@@ -91,7 +95,7 @@ class Store(abc.ABC):
     def runs(self) -> list[dict[str, Any]]:
         """Metrics of every published run, each with its `score`: best first, the newest first among equals."""
         with ThreadPoolExecutor(8) as pool:
-            found = [run for run in pool.map(self._metrics, self.run_keys()) if run]
+            found = [run for run in pool.map(self._metrics, self.run_folders()) if run]
         found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
         found = [run | {"score": _score(run)} for run in found]
         return sorted(found, key=lambda run: (run["score"] is not None, run["score"] or 0.0), reverse=True)

@@ -75,6 +75,11 @@ class ObjectStore(Store):
                     if key.endswith(f"/{LAST}") and key.count("/") == 2
                 )
 
+    def run_folders(self) -> Iterator[str]:
+        """Folders of folders: a page of a thousand names, where `run_keys` lists every object of every run."""
+        names = (name for name in self.bucket.folders() if not name.startswith("."))
+        yield from (f"{name}/{run}" for name in names for run in self.bucket.folders(name))
+
     def free_key(self, key: str) -> str:
         """`key`, or `key-2`, ...: a run that is being written, or never was finished, holds its name too."""
         name, _, run = key.rpartition("/")

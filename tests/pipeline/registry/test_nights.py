@@ -191,3 +191,18 @@ def test_compare__tests_two_runs_on_the_same_rows(rows_config, rows_run, tmp_pat
     assert found["only_b"] == (right[1] & ~right[0]).sum()
     other = run(rows_config | {"data": rows_config["data"] | {"test": 0.3}}, store=str(tmp_path / "runs"))
     assert compare(rows_run["run"], other["run"])["mcnemar"] is None
+
+
+@pytest.mark.full
+def test_runs__of_a_year_on_s3_are_listed_in_three_seconds(s3, tmp_path, monkeypatch):
+    """Slow beside other work: the server is in this process."""
+    monkeypatch.setenv("MARGINFLOW_CACHE", str(tmp_path))
+    store = open_store(f"{s3}/year")
+    for k in range(365):
+        key, metrics = night(k)
+        for part in ("metrics.json", "model.zarr/coef/c/0", "report.html"):
+            store.put_bytes(f"{key}/{part}", json.dumps(metrics).encode())
+    store.put_bytes(f"{night(400)[0]}/report.html", b"of a run that is being written")
+    started = time.perf_counter()
+    assert len(listed(store, Query())) == 365
+    assert time.perf_counter() - started < 3
