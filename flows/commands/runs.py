@@ -52,7 +52,7 @@ def compare(
     json_: Json = False,
 ) -> None:
     """Two runs side by side: config, data, scores, certificates, classes, time."""
-    from pipeline.report.compare import compare as compared
+    from pipeline.registry.compare import compare as compared
 
     put(compared(a, b), json_, comparison)
 

@@ -17,7 +17,7 @@ from pipeline.running.batch import Batch
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
-from svmcore.model import Model
+from svmcore.model import Model, vote
 
 __all__ = ["Trained", "names_of", "score", "scorers"]
 
@@ -69,6 +69,8 @@ def score(session: Session, batch: Batch) -> Trained:
         tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
+        if dataset.n_test and dataset.kind.answers == "labels":
+            found["right"] = _right(dataset, model, tested)
         write_json(session.folder / "evaluation.json", found)
         scores = _scores(session.exp.scores, dataset, model, decision, tested)
         trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class)
@@ -80,6 +82,12 @@ def score(session: Session, batch: Batch) -> Trained:
         ]
         save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
     return trained
+
+
+def _right(dataset: Any, model: Model, tested: Any) -> str:
+    """Of each test row 1 where its label is right, else 0: `compare` tells two runs apart by that."""
+    right = vote(tested, len(dataset.classes), model.scheme) == dataset.test_targets()
+    return "".join("01"[int(one)] for one in right)
 
 
 def _scores(

@@ -13,8 +13,8 @@ from scipy.stats import chi2
 from flows.cli import main
 from pipeline import load_model, run
 from pipeline.registry.aliases import promote
+from pipeline.registry.compare import compare, mcnemar
 from pipeline.registry.listing import Query, listed, to_prune
-from pipeline.report.compare import compare, mcnemar
 from pipeline.report.index import render_index, write_index
 from pipeline.storage.runs import open_store
 from svmcore.errors import InputError
