@@ -1,4 +1,4 @@
-"""What a person sees of a run: `page` is report.html, `batch` arranges the points of a sweep.
+"""What a person sees of runs: `page` is report.html, `index` that of a store, `card` the model's, `compare` two runs.
 
-`figures` and `batch_figures` draw (`svg`), `formats` writes numbers.
+`batch` arranges the points of a sweep, `figures/` draws, `formats` writes numbers.
 """

@@ -16,8 +16,9 @@ from pipeline.config.values import is_url
 from pipeline.config.yaml12 import parse
 from pipeline.kinds import kind_of
 from pipeline.model.parts import check_model, model_folder, run_folder
-from pipeline.report import batch_figures, figures, formats, task_figures
+from pipeline.report import formats
 from pipeline.report.batch import Batch, batch_of, value_text
+from pipeline.report.figures import model, sweep, targets
 from pipeline.report.templates import template
 from pipeline.report.tiles import tiles_of
 from pipeline.storage.bucket import Bucket, address_of
@@ -184,19 +185,19 @@ def _figures(run: RunRecord, batch: Batch | None) -> dict[str, str]:
     evaluation = run.evaluation
     confusion = evaluation.get("confusion") or []
     drawn = {
-        "convergence": figures.convergence(evaluation.get("history") or [], run.tol),
-        "roc": figures.roc(evaluation.get("roc")),
-        "regions": figures.regions(evaluation.get("plane"), run.classes),
-        "fit": task_figures.fit(evaluation.get("fit"), run.epsilon),
-        "residuals": task_figures.residuals(evaluation.get("fit"), evaluation.get("residuals"), run.epsilon),
-        "tube": task_figures.tube(evaluation.get("line"), run.epsilon),
-        "scores": task_figures.scores(evaluation.get("histogram")),
-        "confusion": figures.confusion_map(confusion) if len(confusion) > LARGEST_TABLE else "",
+        "convergence": model.convergence(evaluation.get("history") or [], run.tol),
+        "roc": model.roc(evaluation.get("roc")),
+        "regions": model.regions(evaluation.get("plane"), run.classes),
+        "fit": targets.fit(evaluation.get("fit"), run.epsilon),
+        "residuals": targets.residuals(evaluation.get("fit"), evaluation.get("residuals"), run.epsilon),
+        "tube": targets.tube(evaluation.get("line"), run.epsilon),
+        "scores": targets.scores(evaluation.get("histogram")),
+        "confusion": model.confusion_map(confusion) if len(confusion) > LARGEST_TABLE else "",
     }
     if batch:
-        drawn["curves"] = batch_figures.score_curves(batch.curves())
-        drawn["folds"] = batch_figures.fold_strip(batch)
-        drawn["costs"] = batch_figures.cost_bars(batch)
+        drawn["curves"] = sweep.score_curves(batch.curves())
+        drawn["folds"] = sweep.fold_strip(batch)
+        drawn["costs"] = sweep.cost_bars(batch)
     return drawn
 
 

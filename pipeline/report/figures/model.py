@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.quantities import finite, number
+from pipeline.report.figures.svg import INK, LINE, MARKERS, MUTED, SERIES, SURFACE, draw_svg
 from pipeline.report.formats import label_text, percent
-from pipeline.report.svg import INK, LINE, MARKERS, MUTED, SERIES, SURFACE, draw_svg
 
 __all__ = ["confusion_map", "convergence", "regions", "roc"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.quantities import number
-from pipeline.report.svg import INK, MUTED, SERIES, SURFACE, draw_svg
+from pipeline.report.figures.svg import INK, MUTED, SERIES, SURFACE, draw_svg
 
 __all__ = ["fit", "residuals", "scores", "tube"]
 

@@ -1,0 +1,1 @@
+"""The figures of reports: of a model, of a sweep, of regressions and novelty; `svg` draws them all."""
