@@ -3,7 +3,7 @@
 from typing import Any
 
 from flows.commands.printed import number, run_scores
-from pipeline.report.batch import value_text
+from pipeline.report.formats import value_text
 
 __all__ = ["batch_lines"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from pipeline.config.quantities import finite, number
-from pipeline.report.formats import label_text
+from pipeline.config.quantities import finite
+from pipeline.report.formats import value_text
 
 __all__ = ["Batch", "Curves", "HeatMap", "Point", "batch_of"]
 
@@ -156,20 +156,6 @@ def batch_of(metrics: dict[str, Any], rows: Sequence[dict[str, str]]) -> Batch |
     points = [_point(entry, by_params.get(_entry_key(entry, names), {}), best_params) for entry in entries]
     ranks = metrics.get("scored_by") != "rejected"  # a share of rejected rows is no merit
     return Batch(tuple(sorted(points, key=_rank) if ranks else points), names)
-
-
-def value_text(value: Any) -> str:
-    """Write a parameter's value in a few letters; a kernel is its name and its numbers.
-
-    >>> value_text({"name": "rbf", "gamma": 0.1}), value_text(1e-05), value_text("scale")
-    ('rbf(gamma=0.1)', '1e-5', 'scale')
-    """
-    if isinstance(value, dict):
-        inner = ", ".join(f"{k}={value_text(v)}" for k, v in value.items() if k != "name")
-        return f"{value.get('name', '')}({inner})" if inner else str(value.get("name", ""))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return number(value, 6).replace(",", "")
-    return label_text(value)
 
 
 def _point(entry: dict[str, Any], row: dict[str, str], best_params: dict[str, Any]) -> Point:

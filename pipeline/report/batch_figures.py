@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pipeline.config.quantities import finite, number
-from pipeline.report.batch import Batch, Curves, Point, value_text
+from pipeline.report.batch import Batch, Curves, Point
+from pipeline.report.formats import value_text
 from pipeline.report.svg import INK, MARKERS, SERIES, SURFACE, draw_svg
 
 __all__ = ["cost_bars", "fold_strip", "score_curves"]

@@ -1,11 +1,16 @@
-"""Counts, shares, scores and labels as people read them; what has a unit is in `pipeline.config.quantities`."""
+"""Counts, shares, scores and labels as people read them, and pages from their templates.
 
+What has a unit is in `pipeline.config.quantities`.
+"""
+
+import functools
 import math
+from pathlib import Path
 from typing import Any
 
-from pipeline.config.quantities import MISSING, finite
+from pipeline.config.quantities import MISSING, finite, number, seconds, size
 
-__all__ = ["count", "label_text", "percent", "score", "score_name", "wilson_interval"]
+__all__ = ["count", "label_text", "percent", "score", "score_name", "template", "value_text", "wilson_interval"]
 
 
 def count(value: Any) -> str:
@@ -74,3 +79,34 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     spread = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     return max(0.0, middle - spread), min(1.0, middle + spread)
+
+
+def value_text(value: Any) -> str:
+    """Write a parameter's value in a few letters; a kernel is its name and its numbers.
+
+    >>> value_text({"name": "rbf", "gamma": 0.1}), value_text(1e-05), value_text("scale")
+    ('rbf(gamma=0.1)', '1e-5', 'scale')
+    """
+    if isinstance(value, dict):
+        inner = ", ".join(f"{k}={value_text(v)}" for k, v in value.items() if k != "name")
+        return f"{value.get('name', '')}({inner})" if inner else str(value.get("name", ""))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value, 6).replace(",", "")
+    return label_text(value)
+
+
+@functools.cache
+def template(name: str) -> Any:
+    """Return the template in the file `name` of this folder."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters = (count, label_text, percent, score, value_text, number, seconds, size)
+    environment.filters |= {one.__name__: one for one in filters}
+    return environment.get_template(name)

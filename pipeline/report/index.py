@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.registry.aliases import aliases
 from pipeline.registry.listing import date_of
-from pipeline.report.templates import template
+from pipeline.report.formats import template
 from pipeline.storage.base import Store
 
 __all__ = ["render_index", "write_index"]

@@ -17,8 +17,8 @@ from pipeline.config.yaml12 import parse
 from pipeline.kinds import kind_of
 from pipeline.model.parts import check_model, model_folder, run_folder
 from pipeline.report import batch_figures, figures, formats, task_figures
-from pipeline.report.batch import Batch, batch_of, value_text
-from pipeline.report.templates import template
+from pipeline.report.batch import Batch, batch_of
+from pipeline.report.formats import template, value_text
 from pipeline.report.tiles import tiles_of
 from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
