@@ -8,7 +8,7 @@ WORKERS ?= 2
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup run test lint test-full package mutants clean
+.PHONY: setup run test lint docs test-full package mutants clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,6 @@ mutants: setup
 	$(BIN)/python -m tests.mutants $(if $(MODULE),--module "$(MODULE)") $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:
-	rm -rf $(VENV) .venv-package dist build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-package site dist build .mypy_cache .pytest_cache .ruff_cache
 
 -include benchmarks/bench.mk
