@@ -56,6 +56,7 @@ def elsewhere(tmp_path):
     return command
 
 
+@pytest.mark.full  # compiles without the processor's own instructions: half a minute
 def test_command__plans_trains_and_verifies_without_what_only_linux_or_x86_has(elsewhere, rows_csv, rows_run, tmp_path):
     config = {
         "name": "rows",

@@ -76,6 +76,7 @@ def test_plan__nothing_is_left_to_do_after_the_run(config, tmp_path):
     assert (found["kernels_found"], found["problems_found"]) == (2, 72)
 
 
+@pytest.mark.full  # the seconds are those of a busy machine otherwise
 def test_plan__a_run_that_finds_everything_takes_what_was_foretold(config, tmp_path):
     """It was 2 ms for 5 s: a process has to start, to check what it finds, and to draw a report."""
     run(config, store=tmp_path / "runs")

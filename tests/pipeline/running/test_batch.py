@@ -245,6 +245,7 @@ def test_task__weights_are_of_the_folds_training_rows(config, digits, finished):
 
 
 # --- one answer whatever computes it --------------------------------------------------------------------------------
+@pytest.mark.full  # the same of a run is in test_run.py
 def test_results__are_the_same_bytes_on_worker_processes(config, finished, address_of_two_workers, tmp_path):
     two = run(config | {"cluster": address_of_two_workers}, store=tmp_path / "two")
     one = run(config | {"cluster": {"kind": "local", "workers": 1}}, store=tmp_path / "one")
