@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from flows.commands.app import FAILED, Json, ModelPath, app
-from flows.commands.printed import put, scores_text, tell, verdict
+from flows.commands.printed import put, tell, verdict
+from flows.commands.words import scores_text
 
 __all__ = ["export", "predict", "report", "sign", "verify"]
 

@@ -5,15 +5,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from flows.commands.words import number, run_scores
+
 __all__ = [
     "aliases_text",
     "comparison",
     "plan_text",
     "pruned",
     "put",
-    "run_scores",
     "runs_table",
-    "scores_text",
     "summary",
     "tell",
     "verdict",
@@ -32,13 +32,9 @@ def tell(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
-def number(value: Any, style: str) -> str:
-    return "none" if value is None else format(value, style)
-
-
 def summary(record: dict[str, Any]) -> str:
     """How a run or a batch ended."""
-    from flows.leaderboard import batch_lines
+    from flows.commands.leaderboard import batch_lines
 
     return "\n".join(
         [
@@ -58,36 +54,6 @@ def _run_lines(record: dict[str, Any]) -> list[str]:
         f"{record['status']}: {', '.join(scored)}",
         f"{gaps} (worst of {len(record['per_class'])}); {support}",
     ]
-
-
-def run_scores(record: dict[str, Any]) -> list[str]:
-    """Scores of a run in words: of test rows, where there are any, then those of training rows."""
-    test, train = record["scores"]["test"] or {}, record["scores"]["train"]
-    return scores_text(test | {f"training {name}": value for name, value in train.items()})
-
-
-def scores_text(record: dict[str, Any]) -> list[str]:
-    """What of a record is a score and known, in words; errors as they are, not negated."""
-    found = []
-    for key, value in record.items():
-        word = key.removeprefix("training ")
-        name, sign, style = _SCORES.get(word, (word, 1, ".4f"))
-        if isinstance(value, float) and (word in _SCORES or "training" not in key):
-            found.append(f"{key.replace(word, name)} {sign * value:{style}}")
-    return found
-
-
-_SCORES = {  # name, sign and style of those that are printed of training rows too
-    "accuracy": ("accuracy", 1, ".4f"),
-    "r2": ("r2", 1, ".4f"),
-    "rejected": ("rejected", 1, ".4f"),
-    "mae": ("mae", 1, ".4g"),
-    "rmse": ("rmse", 1, ".4g"),
-    "max_error": ("max error", 1, ".4g"),
-    "neg_mean_absolute_error": ("mae", -1, ".4g"),
-    "neg_root_mean_squared_error": ("rmse", -1, ".4g"),
-    "neg_max_error": ("max error", -1, ".4g"),
-}
 
 
 def verdict(report: dict[str, Any]) -> str:

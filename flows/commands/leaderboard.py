@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flows.commands.printed import number, run_scores
+from flows.commands.words import number, run_scores
 from pipeline.report.batch import value_text
 
 __all__ = ["batch_lines"]

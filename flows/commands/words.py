@@ -1,0 +1,40 @@
+"""Numbers and scores of a record in words."""
+
+from typing import Any
+
+__all__ = ["number", "run_scores", "scores_text"]
+
+
+def number(value: Any, style: str) -> str:
+    """In the style of `format`; none where there is none."""
+    return "none" if value is None else format(value, style)
+
+
+def run_scores(record: dict[str, Any]) -> list[str]:
+    """Scores of a run in words: of test rows, where there are any, then those of training rows."""
+    test, train = record["scores"]["test"] or {}, record["scores"]["train"]
+    return scores_text(test | {f"training {name}": value for name, value in train.items()})
+
+
+def scores_text(record: dict[str, Any]) -> list[str]:
+    """What of a record is a score and known, in words; errors as they are, not negated."""
+    found = []
+    for key, value in record.items():
+        word = key.removeprefix("training ")
+        name, sign, style = _SCORES.get(word, (word, 1, ".4f"))
+        if isinstance(value, float) and (word in _SCORES or "training" not in key):
+            found.append(f"{key.replace(word, name)} {sign * value:{style}}")
+    return found
+
+
+_SCORES = {  # name, sign and style of those that are printed of training rows too
+    "accuracy": ("accuracy", 1, ".4f"),
+    "r2": ("r2", 1, ".4f"),
+    "rejected": ("rejected", 1, ".4f"),
+    "mae": ("mae", 1, ".4g"),
+    "rmse": ("rmse", 1, ".4g"),
+    "max_error": ("max error", 1, ".4g"),
+    "neg_mean_absolute_error": ("mae", -1, ".4g"),
+    "neg_root_mean_squared_error": ("rmse", -1, ".4g"),
+    "neg_max_error": ("max error", -1, ".4g"),
+}
