@@ -102,17 +102,13 @@ class Classification(Kind):
         return Classifier(n_classes, scheme), decision, truth
 
     def evaluation(self, dataset: Any, model: Model, shown: tuple[Any, Any, Any]) -> dict[str, Any]:
-        """Confusion, the ROC of two classes, and the regions of two features.
-
-        `right` says of each row, by 1 or 0, whether its label is right: `compare` tells two runs apart by that.
-        """
+        """Confusion, the ROC of two classes, and the regions of two features."""
         codes, decision, counts = shown
         k = len(dataset.classes)
-        predicted = vote(decision, k, model.scheme)
+        matrix = evaluation.confusion(codes, vote(decision, k, model.scheme), k, counts)
         return {
             "classes": list(dataset.classes),
-            "confusion": evaluation.confusion(codes, predicted, k, counts).tolist(),
-            "right": "".join("01"[int(one)] for one in predicted == codes),
+            "confusion": matrix.tolist(),
             "roc": evaluation.roc(np.asarray(codes) == 1, decision[:, 0], counts) if k == 2 else None,
             "plane": _plane(dataset, model) if dataset.n_features == 2 and not dataset.sparse else None,
         }
