@@ -8,9 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.rows.schema import Schema, Vocabulary
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_finite, check_labels, rows_in
+from pipeline.rows.sources.blocks import (
+    BLOCK_BYTES,
+    RowBlock,
+    Source,
+    StoredSource,
+    check_finite,
+    check_labels,
+    rows_in,
+)
 from pipeline.rows.sources.columns import Wanted, columns_of
-from pipeline.rows.sources.streams import open_bytes, sha256_of
+from pipeline.rows.sources.streams import open_bytes
 
 __all__ = ["FrameSource", "ParquetSource", "is_frame"]
 
@@ -114,7 +122,7 @@ def _values(batch: Any, at: int | None) -> Any:
     return column.to_numpy(zero_copy_only=False)
 
 
-class ParquetSource(_ArrowSource):
+class ParquetSource(_ArrowSource, StoredSource):
     """Rows of a Parquet file."""
 
     def _batches(self, rows_bytes: int) -> Iterator[Any]:
@@ -129,10 +137,6 @@ class ParquetSource(_ArrowSource):
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last at a changed column name
                 reason = str(error).splitlines()[0][:200]
                 raise self.fail(f"not a whole Parquet file ({reason}); fetch or write it again") from None
-
-    def digest(self) -> str:
-        """Sha256 of the file as it is stored."""
-        return sha256_of(self.url)
 
 
 def is_frame(X: Any) -> bool:
@@ -158,10 +162,6 @@ class FrameSource(_ArrowSource):
         table = table.drop_columns([name for name in index if isinstance(name, str)])
         self._open(table.schema, table.num_rows)
         yield from table.to_batches()
-
-    def digest(self) -> str:
-        """Of no use: a frame is no source that a dataset could be found by."""
-        raise NotImplementedError
 
     def rows(self) -> NDArray[np.float64]:
         """All rows (n, p), as the schema encodes them next."""

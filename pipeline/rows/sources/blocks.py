@@ -12,9 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.rows.schema import Schema, Vocabulary
+from pipeline.rows.sources.streams import sha256_of
 from svmcore.errors import InputError
 
-__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_finite", "check_labels", "check_width", "finite_rows", "rows_in"]
+__all__ = [
+    "BLOCK_BYTES",
+    "RowBlock",
+    "Source",
+    "StoredSource",
+    "check_finite",
+    "check_labels",
+    "check_width",
+    "finite_rows",
+    "rows_in",
+]
 
 BLOCK_BYTES = 32 << 20
 MAX_FEATURES = 1 << 26  # the widest of the public sets (kdd12) has 55 million; each vector of them is 0.5 GB here
@@ -55,13 +66,17 @@ class Source(ABC):
     def blocks(self, rows_bytes: int = BLOCK_BYTES) -> Iterator[RowBlock]:
         """Yield the rows in order, in blocks of about `rows_bytes` bytes of memory."""
 
-    @abstractmethod
-    def digest(self) -> str:
-        """Sha256 of what this source reads."""
-
     def fail(self, what: str) -> InputError:
         """Return an error about this source."""
         return InputError(f"{self.url}: {what}")
+
+
+class StoredSource(Source):
+    """Rows that lie somewhere: a dataset that was made of them is found again by their bytes."""
+
+    def digest(self) -> str:
+        """Sha256 of the file as it is stored."""
+        return sha256_of(self.url)
 
 
 def check_finite(source: Source, X: NDArray[Any], first_row: int, names: Sequence[str] | None = None) -> None:

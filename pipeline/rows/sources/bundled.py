@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, rows_in
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, StoredSource, rows_in
 
 __all__ = ["BundledSource"]
 
 
-class BundledSource(Source):
+class BundledSource(StoredSource):
     """One of scikit-learn's bundled sets, `sklearn:NAME`."""
 
     def __init__(self, url: str, n_features: int | None = None) -> None:

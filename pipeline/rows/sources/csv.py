@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from pipeline.kinds.labels import MARKERS
 from pipeline.rows.schema import Vocabulary
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_finite
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, StoredSource, check_finite
 from pipeline.rows.sources.columns import Columns, Wanted, columns_of
-from pipeline.rows.sources.streams import LineBlocks, sha256_of
+from pipeline.rows.sources.streams import LineBlocks
 from svmcore.errors import InputError
 
 __all__ = ["CsvSource"]
@@ -26,7 +26,7 @@ SAMPLE_BYTES = 8 << 20
 MAX_COLUMNS = 1 << 18
 
 
-class CsvSource(Source):
+class CsvSource(StoredSource):
     """Rows of a CSV file.
 
     Parameters
@@ -74,10 +74,6 @@ class CsvSource(Source):
                 yield block
         if not rows:
             raise self.fail("holds no rows; give a table with at least one line of numbers and a label")
-
-    def digest(self) -> str:
-        """Sha256 of the file as it is stored."""
-        return sha256_of(self.url)
 
     # ---- what the first lines tell ----
     def _detect(self) -> Columns:

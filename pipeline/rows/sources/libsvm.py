@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_width
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, StoredSource, check_width
 from pipeline.rows.sources.libsvm_parser import LineError, Parsed, parse_block
-from pipeline.rows.sources.streams import LineBlocks, sha256_of
+from pipeline.rows.sources.streams import LineBlocks
 from svmcore.errors import InputError
 
 __all__ = ["LibsvmSource"]
@@ -22,7 +22,7 @@ __all__ = ["LibsvmSource"]
 TEXT_PER_ROWS = 2  # a CSR entry is 12 bytes and rarely less than 6 of text
 
 
-class LibsvmSource(Source):
+class LibsvmSource(StoredSource):
     """Rows of a LIBSVM file; `base` is the number of the first feature, None until all rows have passed."""
 
     sparse = True
@@ -48,10 +48,6 @@ class LibsvmSource(Source):
             raise self.fail("holds no rows; give a file with at least one line 'label index:value ...'")
         if self.base is None:
             self.base = 0 if saw_zero else 1
-
-    def digest(self) -> str:
-        """Sha256 of the file as it is stored."""
-        return sha256_of(self.url)
 
     def _parsed(self, text: bytes, first_line: int) -> Parsed:
         try:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_labels, finite_rows, rows_in
-from pipeline.rows.sources.streams import check_expansion, open_bytes, sha256_of
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, StoredSource, check_labels, finite_rows, rows_in
+from pipeline.rows.sources.streams import check_expansion, open_bytes
 
 __all__ = ["NpzSource"]
 
@@ -26,13 +26,13 @@ BROKEN_ZIP = (
     EOFError,  # fewer values than the shape says
     UnicodeDecodeError,  # a directory whose names are not UTF-8
     struct.error,  # a directory that ends in the middle
-    NotImplementedError,  # a compression that zipfile does not know
+    NotImplementedError,  # what zipfile raises of a compression that it does not know
 )
 BROKEN_ERRNO = (None, errno.EINVAL)  # of an OSError: a changed byte in bzip2, an offset that points out of the file
 ENCRYPTED = 1  # flag of a member
 
 
-class NpzSource(Source):
+class NpzSource(StoredSource):
     """Members `X` (n, p) and `y` (n,) of an npz file; X is streamed out of the archive, objects are refused."""
 
     def __init__(self, url: str, n_features: int | None = None, labelled: bool = True) -> None:
@@ -56,10 +56,6 @@ class NpzSource(Source):
         if isinstance(cause, OSError) and cause.errno not in BROKEN_ERRNO:
             return cause
         return self.fail(f"not a whole .npz archive ({error}); fetch it again, or write it again with numpy.savez")
-
-    def digest(self) -> str:
-        """Sha256 of the file as it is stored."""
-        return sha256_of(self.url)
 
     def _member(self, archive: zipfile.ZipFile, name: str) -> tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]:
         """Open a member behind its header: (stream, shape, Fortran order, dtype)."""

@@ -14,7 +14,7 @@ from pipeline.config.sections import Data
 from pipeline.config.values import COMPRESSED
 from pipeline.rows.schema import Schema, Vocabulary
 from pipeline.rows.sources.arrow import ParquetSource
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source
+from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, StoredSource
 from pipeline.rows.sources.bundled import BundledSource
 from pipeline.rows.sources.columns import Wanted
 from pipeline.rows.sources.csv import CsvSource
@@ -24,7 +24,7 @@ from pipeline.rows.sources.streams import folder_of, readable
 from pipeline.rows.sources.zarr import ZarrSource
 from svmcore.errors import InputError
 
-__all__ = ["BLOCK_BYTES", "RowBlock", "Source", "check_sources", "format_of", "open_source"]
+__all__ = ["BLOCK_BYTES", "RowBlock", "StoredSource", "check_sources", "format_of", "open_source"]
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -62,7 +62,7 @@ def open_source(
     n_features: int | None = None,
     schema: Schema | None = None,
     texts: Mapping[int, Vocabulary] | None = None,
-) -> Source:
+) -> StoredSource:
     """Open `url` as a source of row blocks; nothing is read yet.
 
     Parameters
@@ -83,7 +83,7 @@ def open_source(
         wanted = Wanted(data.label, fold_column, data.id, data.drop or (), data.features, n_features, schema)
         onehot = data.categories == "onehot"
         if kind == "csv":
-            source: Source = CsvSource(url, wanted, data.header, data.delimiter, texts, onehot)
+            source: StoredSource = CsvSource(url, wanted, data.header, data.delimiter, texts, onehot)
         else:
             source = ParquetSource(url, wanted, texts, onehot)
     else:
@@ -96,7 +96,7 @@ def open_source(
     return source
 
 
-def _open_matrix(url: str, kind: str, base: int | None, n_features: int | None, labelled: bool) -> Source:
+def _open_matrix(url: str, kind: str, base: int | None, n_features: int | None, labelled: bool) -> StoredSource:
     """A source whose columns have no names."""
     if kind == "libsvm":
         return LibsvmSource(url, base, n_features)

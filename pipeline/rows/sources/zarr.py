@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pipeline.rows.sources.blocks import BLOCK_BYTES, RowBlock, Source, check_labels, check_width, finite_rows, rows_in
+from pipeline.rows.sources.blocks import (
+    BLOCK_BYTES,
+    RowBlock,
+    StoredSource,
+    check_labels,
+    check_width,
+    finite_rows,
+    rows_in,
+)
 from pipeline.rows.sources.streams import check_expansion, folder_of, sha256_of
 
 __all__ = ["ZarrSource"]
@@ -26,7 +34,7 @@ BROKEN_ZARR = (  # zarr has no error of its own, and every codec adds others
 )
 
 
-class ZarrSource(Source):
+class ZarrSource(StoredSource):
     """A zarr group with `X` (n, p), or `X` as a group of CSR's data, indices and indptr, and `y` (n,)."""
 
     def __init__(self, url: str, n_features: int | None = None, labelled: bool = True) -> None:
