@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from svmcore.adapters import machine as machines
+from svmcore.adapters.search.tables import Data, prepare
 from svmcore.estimator import SVC, SVR, GridSearchCV, NuSVC, NuSVR, OneClassSVM, RandomizedSearchCV
 
 SCRIPT = Path(__file__).parent / "run_sklearn_search_tests.py"
@@ -263,6 +264,20 @@ def test_steps_that_are_others_each_time__are_noticed():
     search = GridSearchCV(make_pipeline(Noise(), SVC()), {"svc__C": [1.0]}, cv=3).fit(X, y)
     assert search.search_plan_.shared == 0
     assert "others when the steps were fitted again" in str(search.search_plan_)
+
+
+def test_a_step_that_fails__is_named_by_the_plan():
+    class Broken(StandardScaler):
+        def fit(self, X, y=None):
+            raise KeyError("no column 'age'")
+
+    X, y = classes(13)
+    search = GridSearchCV(make_pipeline(Broken(), SVC()), {"svc__C": [1.0, 2.0]}, cv=3, refit=False)
+    with pytest.raises(ValueError, match="All the 6 fits failed"):
+        search.fit(X, y)
+    splits = list(model_selection.KFold(3).split(X))
+    found = prepare(search.estimator, [{"svc__C": 1.0}, {"svc__C": 2.0}], Data(X, y, {}, splits, False), False)
+    assert dict(found.alone) == {"KeyError: \"no column 'age'\"": 6}
 
 
 def test_fits__find_their_training_ready_and_compute_no_kernel(monkeypatch):

@@ -81,7 +81,7 @@ def prepare(base: Any, candidates: Sequence[dict[str, Any]], data: Data, watched
         else:
             groups.setdefault(_rows_key(estimator, params), []).append((c, estimator))
     for members in groups.values():
-        for lot in _lots(data, members[0][1]):
+        for lot in _lots(data, members, ready):
             _train(lot, members, data, ready)
     order = np.argsort(ready.places, kind="stable")
     ready.trainings, ready.places = [ready.trainings[i] for i in order], [ready.places[i] for i in order]
@@ -146,26 +146,28 @@ class _Lot(NamedTuple):
     X: Rows
 
 
-def _lots(data: Data, estimator: Any) -> Iterator[_Lot]:
+def _lots(data: Data, members: Sequence[tuple[int, Any]], ready: Ready) -> Iterator[_Lot]:
     """One table of all rows, or, where steps come before the machine, one for each split."""
+    estimator = members[0][1]
     machine, steps = machine_of(estimator)
     precomputed = machine._kernel_name == "precomputed"  # type: ignore[union-attr]
     makers = [functools.partial(_whole, data, precomputed)]
     if steps is not None:
         makers = [functools.partial(_transformed, data, estimator, steps, s) for s in range(len(data.splits))]
     for make in makers:
-        lot = _quietly(make)
+        lot = _tried(make, ready, len(members) * len(data.splits) // len(makers))
         if lot is not None:
             yield lot
 
 
-def _quietly(make: Callable[[], Made]) -> Made | None:
-    """What is made, or None: what is wrong with the data each fit meets again, and it tells."""
+def _tried(make: Callable[[], Made], ready: Ready, fits: int) -> Made | None:
+    """What is made for so many `fits`; None, with the reason in the plan, where it fails: each meets that again."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return make()
-    except Exception:
+    except Exception as error:  # of any step that a user wrote
+        ready.alone[f"{type(error).__name__}: {error}".splitlines()[0]] += fits
         return None
 
 
@@ -224,7 +226,7 @@ def _train(lot: _Lot, members: Sequence[tuple[int, Any]], data: Data, ready: Rea
     """Train the candidates on all splits of one table."""
     parts, owners = [], []
     for (c, estimator), split in itertools.product(members, lot.splits):
-        posed = _quietly(functools.partial(_posed, machine_of(estimator)[0], split))
+        posed = _tried(functools.partial(_posed, machine_of(estimator)[0], split), ready, 1)
         if posed is not None:
             recipe, *about = posed
             parts.append(Part(recipe, split.fold(*about, with_train=data.with_train)))
