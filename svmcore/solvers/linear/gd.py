@@ -1,16 +1,15 @@
 """Gradient descent on the hinge loss with all rows in every step: the linear classifier to start from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.qp import Bias, SignedQP
+from svmcore.qp import SignedQP
 from svmcore.solvers.base import Outcome, Solver, Solves
-from svmcore.solvers.linear.hyperplane import LinearRows
-from svmcore.tasks.losses import Hinge
+from svmcore.solvers.linear.hyperplane import WEIGHTS, LinearRows
 
 __all__ = ["GradientDescent"]
 
@@ -32,15 +31,7 @@ class GradientDescent(Solver):
     """
 
     name: ClassVar[str] = "gd"
-    solves: ClassVar[Solves] = Solves(
-        losses=(Hinge,),
-        biases=(Bias.PENALISED, Bias.NONE),
-        linear_only=True,
-        hard_margin=False,
-        certifies=False,
-        warm_starts=False,
-        float32=False,
-    )
+    solves: ClassVar[Solves] = replace(WEIGHTS, hard_margin=False)
     max_iter: int = 10_000
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:

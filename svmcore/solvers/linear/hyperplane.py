@@ -4,12 +4,21 @@ import numpy as np
 
 from svmcore.points import Floats
 from svmcore.primal import primal_at
-from svmcore.qp import SignedQP
-from svmcore.solvers.base import box_gap, linear_rows
+from svmcore.qp import Bias, SignedQP
+from svmcore.solvers.base import Solves, box_gap, linear_rows
+from svmcore.tasks.losses import Hinge
 
-__all__ = ["LinearRows"]
+__all__ = ["WEIGHTS", "LinearRows"]
 
 NO_MULTIPLIERS = np.empty(0)
+WEIGHTS = Solves(  # what steps on w alone admit
+    losses=(Hinge,),
+    biases=(Bias.PENALISED, Bias.NONE),
+    linear_only=True,
+    certifies=False,
+    warm_starts=False,
+    float32=False,
+)
 
 
 class LinearRows:

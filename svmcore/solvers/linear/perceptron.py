@@ -1,16 +1,15 @@
 """The perceptron: any hyperplane without mistakes, and no end where there is none. It knows neither C nor a margin."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.qp import Bias, SignedQP
+from svmcore.qp import SignedQP
 from svmcore.runtime.compiled import njit
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
-from svmcore.solvers.linear.hyperplane import LinearRows
-from svmcore.tasks.losses import Hinge
+from svmcore.solvers.linear.hyperplane import WEIGHTS, LinearRows
 
 __all__ = ["Perceptron"]
 
@@ -30,15 +29,7 @@ class Perceptron(Solver):
     """
 
     name: ClassVar[str] = "perceptron"
-    solves: ClassVar[Solves] = Solves(
-        losses=(Hinge,),
-        biases=(Bias.PENALISED, Bias.NONE),
-        linear_only=True,
-        certifies=False,
-        bounds=False,
-        warm_starts=False,
-        float32=False,
-    )
+    solves: ClassVar[Solves] = replace(WEIGHTS, bounds=False)
     max_iter: int = 1000
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:

@@ -1,18 +1,17 @@
 """Stochastic gradient descent on the hinge loss: one row a step, in a new random order every epoch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.qp import Bias, SignedQP
+from svmcore.qp import SignedQP
 from svmcore.runtime.compiled import njit
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
-from svmcore.solvers.linear.hyperplane import LinearRows
-from svmcore.tasks.losses import Hinge
+from svmcore.solvers.linear.hyperplane import WEIGHTS, LinearRows
 
 __all__ = ["SGD"]
 
@@ -35,15 +34,7 @@ class SGD(Solver):
     """
 
     name: ClassVar[str] = "sgd"
-    solves: ClassVar[Solves] = Solves(
-        losses=(Hinge,),
-        biases=(Bias.PENALISED, Bias.NONE),
-        linear_only=True,
-        hard_margin=False,
-        certifies=False,
-        warm_starts=False,
-        float32=False,
-    )
+    solves: ClassVar[Solves] = replace(WEIGHTS, hard_margin=False)
     max_iter: int = 1000
     seed: int = 0
 
