@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from svmcore.errors import InputError
 from svmcore.model import Model, Target
 from svmcore.tasks.base import Answers
 
-__all__ = ["Kind", "Tally", "Targets"]
+__all__ = ["Kind", "Outputs", "Tally", "Targets"]
 
 
 class Targets(Protocol):
@@ -25,6 +25,16 @@ class Targets(Protocol):
 
     def resolve_as(self, classes: Sequence[Any], url: str) -> NDArray[Any]:
         """The targets (n,) in terms of the classes of the training data."""
+
+
+class Outputs(NamedTuple):
+    """What programs say of rows and what is true: targets (n,), decision values (n, k), copies (n,) or None."""
+
+    targets: NDArray[Any]
+    decision: NDArray[Any]
+    classes: Sequence[Any] = ()
+    scheme: str = "ovr"
+    counts: NDArray[Any] | None = None
 
 
 class Tally(Protocol):
@@ -100,16 +110,8 @@ class Kind(ABC):
         """What the model says (n,) where its decision values are (n, k)."""
 
     @abstractmethod
-    def scored(
-        self,
-        names: Sequence[str],
-        targets: NDArray[Any],
-        decision: NDArray[Any],
-        classes: Sequence[Any],
-        scheme: str,
-        counts: NDArray[Any] | None = None,
-    ) -> dict[str, float | None]:
-        """Scores by name of rows with these targets (n,), decision values (n, k) and copies (n,); None: undefined."""
+    def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
+        """Scores by name; None where one is undefined."""
 
     @abstractmethod
     def trial(self, n_classes: int, scheme: str) -> tuple[Any, NDArray[Any], NDArray[Any]]:

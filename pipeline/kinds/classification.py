@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.kinds import evaluation
-from pipeline.kinds.base import Kind, Tally, repeated
+from pipeline.kinds.base import Kind, Outputs, Tally, repeated
 from pipeline.kinds.labels import Label, LabelCodes, missing_marker
 from svmcore.errors import InputError
 from svmcore.model import Model, Target, targets, vote
@@ -70,16 +70,9 @@ class Classification(Kind):
         """Labels as they were."""
         return np.asarray(model.classes)[vote(decision, len(model.classes), model.scheme)]
 
-    def scored(
-        self,
-        names: Sequence[str],
-        targets: NDArray[Any],
-        decision: NDArray[Any],
-        classes: Sequence[Any],
-        scheme: str,
-        counts: NDArray[Any] | None = None,
-    ) -> dict[str, float | None]:
+    def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
         """scikit-learn's, of codes; accuracy, which most runs have alone, without loading it."""
+        targets, decision, classes, scheme, counts = outputs
         others = [name for name in names if name != "accuracy"]
         found: dict[str, float | None] = {}
         if others and len(targets):

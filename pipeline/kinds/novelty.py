@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.kinds.base import Kind, Tally, repeated
+from pipeline.kinds.base import Kind, Outputs, Tally, repeated
 from pipeline.kinds.labels import Label, LabelCodes
 from svmcore.model import Model, Target
 from svmcore.tasks.base import Answers
@@ -73,16 +73,9 @@ class Novelty(Kind):
         """1 inside, -1 outside."""
         return np.where(decision[:, 0] >= 0, 1, -1)
 
-    def scored(
-        self,
-        names: Sequence[str],
-        targets: NDArray[Any],
-        decision: NDArray[Any],
-        classes: Sequence[Any],
-        scheme: str,
-        counts: NDArray[Any] | None = None,
-    ) -> dict[str, float | None]:
+    def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
         """The share outside; where there are labels, scikit-learn's of 1 inside and -1 outside."""
+        targets, decision, classes, _, counts = outputs
         weights = np.ones(len(targets)) if counts is None else np.asarray(counts, np.float64)
         outside = float(weights[decision[:, 0] < 0].sum() / weights.sum()) if len(targets) else None
         found: dict[str, float | None] = {"rejected": outside}
@@ -163,4 +156,4 @@ class _Outside:
         if not self.f:
             return dict.fromkeys(Novelty.scores)
         codes, f = np.concatenate(self.codes), np.concatenate(self.f)
-        return Novelty().scored(Novelty.scores, codes, f, self.classes, "ovr")
+        return Novelty().scored(Novelty.scores, Outputs(codes, f, self.classes))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.kinds.base import Kind, Tally, repeated
+from pipeline.kinds.base import Kind, Outputs, Tally, repeated
 from svmcore.errors import InputError
 from svmcore.model import Model, Target
 from svmcore.tasks.base import Answers
@@ -96,16 +96,9 @@ class Regression(Kind):
         """The decision values."""
         return decision[:, 0]
 
-    def scored(
-        self,
-        names: Sequence[str],
-        targets: NDArray[Any],
-        decision: NDArray[Any],
-        classes: Sequence[Any],
-        scheme: str,
-        counts: NDArray[Any] | None = None,
-    ) -> dict[str, float | None]:
+    def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
         """scikit-learn's, of values."""
+        targets, decision, *_, counts = outputs
         from pipeline.kinds.scorers import Regressor, scores_of
 
         rows = repeated(counts, len(targets))
@@ -178,7 +171,7 @@ class _Sums:
         if not self.f:
             return dict.fromkeys(NAMES)
         _, y = self.y.resolve()
-        found = Regression().scored(tuple(NAMES.values()), y, np.concatenate(self.f), [], "ovr")
+        found = Regression().scored(tuple(NAMES.values()), Outputs(y, np.concatenate(self.f)))
         return {short: _plain(name, found[name]) for short, name in NAMES.items()}
 
 

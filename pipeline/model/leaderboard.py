@@ -18,6 +18,7 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask, held_out_counts, targets_of, training_counts
 from pipeline.answers.result import ProblemResult, read_answers
+from pipeline.kinds.base import Outputs
 from pipeline.model.metrics import worst, worst_status
 
 __all__ = ["Entry", "cross_validated", "entry_of", "ranked", "results_csv"]
@@ -127,8 +128,8 @@ def _fold_scores(
     targets, copies = targets_of(str(dataset.path))
     counts = held_out_counts(str(dataset.path), fold) if fold else copies
     rows = np.flatnonzero(counts)
-    about = dataset.classes, tasks[0].multiclass, counts[rows]
-    found: dict[str, float | None] = dataset.kind.scored(names, targets[rows], decision, *about)
+    outputs = Outputs(targets[rows], decision, dataset.classes, tasks[0].multiclass, counts[rows])
+    found: dict[str, float | None] = dataset.kind.scored(names, outputs)
     return found
 
 

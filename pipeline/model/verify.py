@@ -24,6 +24,7 @@ from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
 from pipeline.config.values import BUNDLED
 from pipeline.kernel.choose import served_kernel
+from pipeline.kinds.base import Outputs
 from pipeline.model import decisions
 from pipeline.model.claims import Difference, Found, differences_of
 from pipeline.model.parts import ChangedPart, is_own_model, model_folder
@@ -231,9 +232,9 @@ def _score_differences(
         "test": {"accuracy": meta["accuracy"]},
     }
     slack = kind.score_slack(targets, decision, doubts, counts.astype(np.float64))
-    train = kind.scored(list(slack), targets, decision, dataset.classes, scheme, counts)
+    train = kind.scored(list(slack), Outputs(targets, decision, dataset.classes, scheme, counts))
     tested, claimed = decisions.decide_test_rows(dataset, stored.model, silent), stated["test"] or {}
-    test = kind.scored(list(claimed), dataset.test_targets(), tested, dataset.classes, scheme)
+    test = kind.scored(list(claimed), Outputs(dataset.test_targets(), tested, dataset.classes, scheme))
     found = [
         Difference(f"train_{name}", stated["train"][name], train[name])
         for name in slack

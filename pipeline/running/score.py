@@ -8,6 +8,7 @@ from pipeline.answers.problem import ProblemTask, target_of
 from pipeline.answers.result import doubled, read_answers
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
+from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
 from pipeline.model import decisions
@@ -95,8 +96,9 @@ def _scores(
 ) -> dict[str, dict[str, float | None] | None]:
     """Of the test rows, if there are any, and of the training rows."""
     kind, about = dataset.kind, (dataset.classes, model.scheme)
-    test = kind.scored(names, dataset.test_targets(), tested, *about) if dataset.n_test else None
-    return {"test": test, "train": kind.scored(names, dataset.targets(), decision, *about, dataset.counts())}
+    train = Outputs(dataset.targets(), decision, *about, dataset.counts())
+    test = kind.scored(names, Outputs(dataset.test_targets(), tested, *about)) if dataset.n_test else None
+    return {"test": test, "train": kind.scored(names, train)}
 
 
 def _claims(session: Session, data: Ingested, tasks: Sequence[ProblemTask], trained: Trained) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pipeline.answers.result import read_answers
 from pipeline.compute.progress import silent
 from pipeline.config.schema import Experiment
 from pipeline.config.sections import Sweep
+from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Part
 from pipeline.layout.sweep import Point
 from pipeline.model import assemble as scoring
@@ -49,7 +50,7 @@ def _entry(session: Session, dataset: Any, part: Part, point: Point) -> Entry:
     model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
     recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
     tested = decisions.decide_test_rows(dataset, model, silent, scorers(session), recipe)
-    scores = dataset.kind.scored(names, dataset.test_targets(), tested, dataset.classes, model.scheme)
+    scores = dataset.kind.scored(names, Outputs(dataset.test_targets(), tested, dataset.classes, model.scheme))
     return entry_of(point.index, point.params, [scores], tasks, [results])
 
 
