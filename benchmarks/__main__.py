@@ -1,8 +1,9 @@
-"""Command line: `run` the suites, run the `batch` and `search` comparisons, write the `report`, `list` the cases."""
+"""Command line: `run` the suites, `batch` or a comparison of BESIDE, write the `report`, `list` the cases."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from benchmarks import results
 
 DOCS = Path(__file__).parent.parent / "docs"
+BESIDE = {"search": "GridSearchCV", "predict": "labels of many rows"}  # modules of suites with `run` and `show`
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -18,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in (
         ("run", "single fits, classes, memory, scaling"),
         ("batch", "cross-validated batch"),
-        ("search", "GridSearchCV"),
+        *BESIDE.items(),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("--data", type=Path, required=True, help="folder of the data files")
@@ -67,14 +69,13 @@ def _batch(arguments: argparse.Namespace) -> None:
     batch.show(records)
 
 
-def _search(arguments: argparse.Namespace) -> None:
-    from benchmarks.suites import search
-
+def _beside(arguments: argparse.Namespace) -> None:
+    suite = importlib.import_module(f"benchmarks.suites.{arguments.command}")
     name = time.strftime("%Y-%m-%dT%H:%M:%S")
-    found = search.run(arguments.data, arguments.only, arguments.rows, arguments.repeats)
+    found = suite.run(arguments.data, arguments.only, arguments.rows, arguments.repeats)
     for case, records in found.items():
-        results.Results(arguments.results, "search", name).append(case, records)
-        search.show(case, records)
+        results.Results(arguments.results, arguments.command, name).append(case, records)
+        suite.show(case, records)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -95,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     if getattr(arguments, "results", "") is None:
         arguments.results = results.TRIALS if arguments.rows else results.DEFAULT
-    {"run": _run, "batch": _batch, "search": _search, "report": _report, "list": _list}[arguments.command](arguments)
+    beside = dict.fromkeys(BESIDE, _beside)
+    {"run": _run, "batch": _batch, "report": _report, "list": _list, **beside}[arguments.command](arguments)
 
 
 if __name__ == "__main__":

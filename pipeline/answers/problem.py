@@ -68,6 +68,8 @@ class ProblemTask:
         (folds, seed, index): the rows of that fold have C_i = 0; 0 folds are those of the dataset's fold column.
     warm
         Fingerprint of the problem whose beta is the start.
+    probability
+        Whether a sigmoid is fitted to its decision values.
     """
 
     root: str
@@ -84,6 +86,7 @@ class ProblemTask:
     solver: dict[str, Any]
     fold: tuple[int, int, int] | None = None
     warm: str | None = None
+    probability: bool = False
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.answers.calibrate import sigmoid_of
 from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
 from pipeline.rows.dataset import open_dataset
 from pipeline.storage.cache import finished
@@ -44,6 +45,7 @@ __all__ = [
     "scratch",
     "seems_answered",
     "share",
+    "sigmoids_of",
     "store_result",
     "stored_decision",
 ]
@@ -58,7 +60,7 @@ class ProblemResult:
     `support` are variables with their values `beta`, and `rows` the merged training rows that they are of; the counts
     are of original rows, `norm2` is ||w||^2, `slack` the sum of what the original rows trained on cost. The model is
     (K beta + bias) / scale; `epsilon` is half the width of a tube that was found. `residual` (m,) is p - u of all
-    variables, which does not depend on C: where the next problem of a chain starts.
+    variables, which does not depend on C: where the next problem of a chain starts. `sigmoid` is Platt's A and B.
     """
 
     fingerprint: str
@@ -79,6 +81,7 @@ class ProblemResult:
     slack: float
     certificate: dict[str, float | None]
     history: list[list[float]]
+    sigmoid: list[float] | None = None
     reused: bool = False
 
 
@@ -113,6 +116,7 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         "slack": _slack(task, decision, answer.epsilon, counts),
         "certificate": _numbers(solution.certificate),
         "history": history,
+        "sigmoid": sigmoid_of(task, qp, beta, decision, answer.scale),
     }
     if task.fold is not None:
         decision = decision[held_out_counts(task.dataset, task.fold) > 0]
@@ -155,6 +159,12 @@ def doubled(result: ProblemResult) -> list[list[float]]:
     least = np.full(len(rows), np.inf)
     np.minimum.at(least, at, np.abs(result.beta))
     return [[int(row), float(amount)] for row, amount in zip(rows[counts > 1], least[counts > 1], strict=True)]
+
+
+def sigmoids_of(results: Sequence[ProblemResult]) -> Floats | None:
+    """(k, 2) A and B of each problem, where they were asked for."""
+    found = [result.sigmoid for result in results]
+    return np.array(found) if all(each is not None for each in found) else None
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:

@@ -15,7 +15,16 @@ from svmcore.tasks import Task
 
 __all__ = ["check_pairing", "foreign_keys", "keys_of", "machine_of", "ranking_of"]
 
-BY_TASK = ("C", "nu", "epsilon", "loss", "bias", "class_weight", "multiclass")  # keys that not every task has
+BY_TASK = (
+    "C",
+    "nu",
+    "epsilon",
+    "loss",
+    "bias",
+    "class_weight",
+    "multiclass",
+    "probability",
+)  # keys that not every task has
 
 
 def keys_of(task: str) -> list[str]:

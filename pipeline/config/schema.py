@@ -65,6 +65,7 @@ class Experiment(Section):
         default=None, description="balanced, or a mapping of labels to positive weights"
     )
     multiclass: Literal["ovr", "ovo"] = Field(default="ovr", description="ovr or ovo")
+    probability: bool = Field(default=False, description="true or false")
     solver: Annotated[dict[str, Any], BeforeValidator(valid_solver)] = Field(
         default_factory=lambda: valid_solver("auto"), description="a solver, such as {name: smo, tol: 1e-3}"
     )
@@ -85,7 +86,7 @@ class Experiment(Section):
         """Refuse keys that the task does not have, scores of another one, and a solver that does not admit it."""
         given, labelled = self.model_fields_set, self.data.label is not None
         check_pairing(self.task, given, self.machine, self.build_solver(), self.build_kernel(), self.C, labelled)
-        self.kind.check_scores(self.scores, self.task)
+        self.kind.check_scores(self.scores, self.task, probability=self.probability)
         if self.sweep is not None:  # what is written back says which score it was
             object.__setattr__(self, "sweep", self.sweep.model_copy(update={"refit": self.refit}))
         return self

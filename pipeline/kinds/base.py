@@ -28,13 +28,17 @@ class Targets(Protocol):
 
 
 class Outputs(NamedTuple):
-    """What programs say of rows and what is true: targets (n,), decision values (n, k), copies (n,) or None."""
+    """What programs say of rows and what is true: targets (n,), decision values (n, k), copies (n,), sigmoids (k, 2).
+
+    Copies and sigmoids may be None.
+    """
 
     targets: NDArray[Any]
     decision: NDArray[Any]
     classes: Sequence[Any] = ()
     scheme: str = "ovr"
     counts: NDArray[Any] | None = None
+    sigmoids: NDArray[Any] | None = None
 
 
 class Tally(Protocol):
@@ -114,10 +118,12 @@ class Kind(ABC):
         """Scores by name; None where one is undefined."""
 
     @abstractmethod
-    def trial(self, n_classes: int, scheme: str) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    def trial(self, n_classes: int, scheme: str, probability: bool = False) -> tuple[Any, NDArray[Any], NDArray[Any]]:
         """(estimator, decision values, truth) of a few rows, for which every admitted score has a value."""
 
-    def check_scores(self, names: Sequence[str], task: str, n_classes: int = 2, scheme: str = "ovr") -> None:
+    def check_scores(
+        self, names: Sequence[str], task: str, n_classes: int = 2, scheme: str = "ovr", probability: bool = False
+    ) -> None:
         """Refuse scores that such a task cannot have; those that every one of them has are not tried.
 
         Raises
@@ -126,18 +132,19 @@ class Kind(ABC):
             Naming the score, why, and some that are accepted.
         """
         for name in names:
-            if name not in self.scores and (fault := self._fault(name, n_classes, scheme)):
+            if name not in self.scores and (fault := self._fault(name, n_classes, scheme, probability)):
                 of = f" of {n_classes} classes" if n_classes > 2 else ""
-                known = [one for one in self.examples if one in self.scores or not self._fault(one, n_classes, scheme)]
+                about = n_classes, scheme, probability
+                known = [one for one in self.examples if one in self.scores or not self._fault(one, *about)]
                 raise InputError(
                     f"scoring {name!r} is not for task {task}{of} ({fault}); accepted: {', '.join(known)} and "
                     "others of sklearn.metrics.get_scorer_names()"
                 )
 
-    def _fault(self, name: str, n_classes: int, scheme: str) -> str:
+    def _fault(self, name: str, n_classes: int, scheme: str, probability: bool) -> str:
         from pipeline.kinds.scorers import fault  # a second of scikit-learn, for those who name a score of it
 
-        return fault(name, *self.trial(n_classes, scheme))
+        return fault(name, *self.trial(n_classes, scheme, probability))
 
     @abstractmethod
     def evaluation(self, dataset: Any, model: Model, shown: "tuple[Any, Any, Any]") -> dict[str, Any]:

@@ -22,11 +22,12 @@ class Classification(Kind):
     """Two classes or more."""
 
     answers: ClassVar[Answers] = "labels"
-    keys: ClassVar[tuple[str, ...]] = ("class_weight", "multiclass")
+    keys: ClassVar[tuple[str, ...]] = ("class_weight", "multiclass", "probability")
     scores: ClassVar[tuple[str, ...]] = ("accuracy",)
     examples: ClassVar[tuple[str, ...]] = (
         *("accuracy", "balanced_accuracy", "f1_macro"),
         *("roc_auc", "average_precision"),  # of two classes
+        "neg_log_loss",  # with probabilities
     )
     stratified: ClassVar[bool] = True
 
@@ -72,27 +73,28 @@ class Classification(Kind):
 
     def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
         """scikit-learn's, of codes; accuracy, which most runs have alone, without loading it."""
-        targets, decision, classes, scheme, counts = outputs
+        targets, decision, classes, scheme, counts, sigmoids = outputs
         others = [name for name in names if name != "accuracy"]
         found: dict[str, float | None] = {}
         if others and len(targets):
             from pipeline.kinds.scorers import Classifier, scores_of
 
             rows = repeated(counts, len(targets))
-            found = scores_of(others, Classifier(len(classes), scheme), decision[rows], targets[rows])
+            found = scores_of(others, Classifier(len(classes), scheme, sigmoids), decision[rows], targets[rows])
         if "accuracy" in names:
             k = len(classes)
             matrix = evaluation.confusion(targets, vote(decision, k, scheme), k, counts)
             found["accuracy"] = evaluation.accuracy_of(matrix)
         return {name: found.get(name) for name in names}
 
-    def trial(self, n_classes: int, scheme: str) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    def trial(self, n_classes: int, scheme: str, probability: bool = False) -> tuple[Any, NDArray[Any], NDArray[Any]]:
         """Each class four times, with decision values drawn by lot."""
         from pipeline.kinds.scorers import Classifier
 
         truth = np.tile(np.arange(n_classes), 4)
         decision = np.random.default_rng(0).normal(size=(len(truth), self.n_goals(n_classes, scheme)))
-        return Classifier(n_classes, scheme), decision, truth
+        sigmoids = np.tile([-1.0, 0.0], (decision.shape[1], 1)) if probability else None
+        return Classifier(n_classes, scheme, sigmoids), decision, truth
 
     def evaluation(self, dataset: Any, model: Model, shown: tuple[Any, Any, Any]) -> dict[str, Any]:
         """Confusion, the ROC of two classes, and the regions of two features."""
@@ -103,6 +105,7 @@ class Classification(Kind):
             "classes": list(dataset.classes),
             "confusion": matrix.tolist(),
             "roc": evaluation.roc(np.asarray(codes) == 1, decision[:, 0], counts) if k == 2 else None,
+            "reliability": evaluation.reliability(codes, model.probabilities(decision), counts),
             "plane": _plane(dataset, model) if dataset.n_features == 2 and not dataset.sparse else None,
         }
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["accuracy_of", "confusion", "plane", "roc"]
+__all__ = ["accuracy_of", "confusion", "plane", "reliability", "roc"]
 
 PLANE_POINTS = 2000
 GRID = 120
 ROC_POINTS = 400
+BINS = 10  # of probabilities in a reliability diagram
 
 
 def confusion(true: Any, predicted: Any, n_classes: int, weights: Any = None) -> Any:
@@ -50,6 +51,28 @@ def roc(positive: Any, decision: Any, weights: Any = None) -> dict[str, Any] | N
     auc = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2)
     keep = np.unique(np.linspace(0, len(fpr) - 1, ROC_POINTS).round().astype(int))
     return {"fpr": fpr[keep].tolist(), "tpr": tpr[keep].tolist(), "auc": auc}
+
+
+def reliability(codes: Any, probability: Any, weights: Any = None) -> dict[str, Any] | None:
+    """Of the classes that are said, by their probability in ten bins: {"said", "true", "rows"} and the mean log loss.
+
+    >>> found = reliability(np.array([0, 1]), np.array([[0.92, 0.08], [0.96, 0.04]]))
+    >>> found["said"], found["true"], found["rows"]
+    ([0.94], [0.5], [2.0])
+    """
+    if probability is None or not len(codes):
+        return None
+    weights = np.ones(len(codes)) if weights is None else np.asarray(weights, np.float64)
+    top = probability.max(axis=1)
+    at = np.minimum((top * BINS).astype(int), BINS - 1)
+    rows = np.bincount(at, weights=weights, minlength=BINS)
+    filled = rows > 0
+    said = np.bincount(at, weights=weights * top, minlength=BINS)[filled] / rows[filled]
+    hits = weights * (probability.argmax(axis=1) == codes)
+    true = np.bincount(at, weights=hits, minlength=BINS)[filled] / rows[filled]
+    of_truth = np.maximum(probability[np.arange(len(codes)), codes], np.finfo(float).tiny)
+    loss = float(-(weights @ np.log(of_truth)) / weights.sum())
+    return {"said": said.tolist(), "true": true.tolist(), "rows": rows[filled].tolist(), "log_loss": loss}
 
 
 def plane(

@@ -75,7 +75,7 @@ class Novelty(Kind):
 
     def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
         """The share outside; where there are labels, scikit-learn's of 1 inside and -1 outside."""
-        targets, decision, classes, _, counts = outputs
+        targets, decision, classes, _, counts, _ = outputs
         weights = np.ones(len(targets)) if counts is None else np.asarray(counts, np.float64)
         outside = float(weights[decision[:, 0] < 0].sum() / weights.sum()) if len(targets) else None
         found: dict[str, float | None] = {"rejected": outside}
@@ -88,7 +88,7 @@ class Novelty(Kind):
             found |= scores_of(others, Detector(), decision[rows], truth[rows])
         return {name: found.get(name) for name in names}
 
-    def trial(self, n_classes: int, scheme: str) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    def trial(self, n_classes: int, scheme: str, probability: bool = False) -> tuple[Any, NDArray[Any], NDArray[Any]]:
         """Four rows, two of them outside."""
         from pipeline.kinds.scorers import Detector
 

@@ -98,13 +98,13 @@ class Regression(Kind):
 
     def scored(self, names: Sequence[str], outputs: Outputs) -> dict[str, float | None]:
         """scikit-learn's, of values."""
-        targets, decision, *_, counts = outputs
+        targets, decision, counts = outputs.targets, outputs.decision, outputs.counts
         from pipeline.kinds.scorers import Regressor, scores_of
 
         rows = repeated(counts, len(targets))
         return scores_of(names, Regressor(), decision[rows], targets[rows]) if len(rows) else dict.fromkeys(names)
 
-    def trial(self, n_classes: int, scheme: str) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+    def trial(self, n_classes: int, scheme: str, probability: bool = False) -> tuple[Any, NDArray[Any], NDArray[Any]]:
         """Three values that are nearly right."""
         from pipeline.kinds.scorers import VALUES, Regressor
 

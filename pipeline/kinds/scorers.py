@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin, is_regressor
 from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.utils.metaestimators import available_if
 
 from svmcore.errors import did_you_mean
 from svmcore.model import vote
+from svmcore.model.probability import class_probabilities, sigmoid
 from svmcore.points import Floats
 
 __all__ = ["VALUES", "Classifier", "Detector", "Regressor", "fault", "scores_of"]
@@ -19,10 +21,10 @@ VALUES = np.array([[0.5], [1.25], [2.5]])  # for which every score of values is 
 
 
 class Classifier(ClassifierMixin, BaseEstimator):
-    """Codes 0 ... k - 1; the later of two classes is the positive one."""
+    """Codes 0 ... k - 1; the later of two classes is the positive one. Sigmoids (k, 2) give probabilities."""
 
-    def __init__(self, n_classes: int, scheme: str) -> None:
-        self.n_classes, self.scheme = n_classes, scheme
+    def __init__(self, n_classes: int, scheme: str, sigmoids: Floats | None = None) -> None:
+        self.n_classes, self.scheme, self.sigmoids = n_classes, scheme, sigmoids
         self.classes_ = np.arange(n_classes)
 
     def predict(self, X: Floats) -> Floats:
@@ -32,6 +34,11 @@ class Classifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Floats) -> Floats:
         """The values themselves; (n,) of two classes."""
         return X[:, 0] if self.n_classes == 2 else X
+
+    @available_if(lambda self: self.sigmoids is not None)
+    def predict_proba(self, X: Floats) -> Floats:
+        """Probabilities (n, n_classes) of decision values (n, k)."""
+        return class_probabilities(sigmoid(X, *self.sigmoids.T), self.n_classes, self.scheme)  # type: ignore[union-attr]
 
 
 class Regressor(RegressorMixin, BaseEstimator):
@@ -84,7 +91,7 @@ def _fault(name: str, estimator: Any, decision: Floats, truth: Floats) -> str:
         try:
             value = float(get_scorer(name)(estimator, decision, truth))
         except AttributeError:
-            return "it needs probabilities, which a run does not have"
+            return "it needs probabilities; set probability: true"
         except (ValueError, TypeError, UserWarning) as error:
             return str(error).strip().split("\n")[0].rstrip(".")
     return "" if math.isfinite(value) else "it is not defined there"

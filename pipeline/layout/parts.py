@@ -106,6 +106,7 @@ def task_for(exp: Experiment, root: Path, data: Ingested, plan: KernelPlan, targ
         C=exp.C if math.isfinite(exp.C) else None,
         class_weight=class_weights(exp.class_weight, data.classes),
         solver=exp.solver_for(data.n_features).spec(),
+        probability=exp.probability,
     )
 
 

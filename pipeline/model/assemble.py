@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import ProblemResult, coefficients
+from pipeline.answers.result import ProblemResult, coefficients, sigmoids_of
 from pipeline.kinds.labels import label_array
 from pipeline.model import metrics
 from svmcore.kernels import Kernel
@@ -28,7 +28,7 @@ def assemble(
     bias = np.array([result.bias / result.scale for result in results])
     classes = label_array(dataset.classes if dataset.kind.answers == "labels" else [])
     first = tasks[0]
-    parts = dataset.X()[union], coef, bias, classes, first.multiclass, first.built.name
+    parts = dataset.X()[union], coef, bias, classes, first.multiclass, first.built.name, sigmoids_of(results)
     return Model(Kernel.create(kernel), *parts), union
 
 

@@ -1,8 +1,8 @@
 """Decision values of the test rows: on threads of this process, or on the workers where the work is large.
 
-Rows are cut into the same blocks of 96 everywhere, one matrix product each on one BLAS thread, so that who computes
-them does not show in the last bit. The model travels as a `Recipe`: a worker assembles it once from what is on storage,
-and so does the one that takes over from a dead worker; a scattered model could die with its only holder.
+Rows are cut at the same places everywhere, so that who computes them does not show in the last bit. The model travels
+as a `Recipe`: a worker assembles it once from what is on storage, and so does the one that takes over from a dead
+worker; a scattered model could die with its only holder.
 """
 
 import contextlib
@@ -26,13 +26,10 @@ from pipeline.storage.files import write_json
 from pipeline.storage.leases import owned_folder
 from svmcore.errors import InputError
 from svmcore.model import Model
-from svmcore.runtime.threads import split_range
+from svmcore.model.outputs import BLOCK
 
 __all__ = ["Recipe", "decide_test_rows"]
 
-# `Model.decision_function` has no blocks smaller than these; 96 rows cost as much a row as whole ranges do
-# (MNIST, 2,000 and 10,000 support vectors: 0.33 and 1.55 s for 4,000 rows, 0.33 and 1.49 s whole)
-BLOCK = 96
 # One core does 1e10 multiply-adds a second in float64: below ten seconds of one core, starting workers (1.7 s) and
 # reading the support vectors in each (0.6 s) would cost what they save
 LARGE = 1e11
@@ -111,7 +108,7 @@ def _decisions(
     cost = _cost(model)
     if workers is None or recipe is None or dataset.n_test * cost < LARGE:
         for start, stop in _ranges(dataset.n_test, int(min(dataset.test_step, HERE_BYTES / (8 * len(model.bias))))):
-            yield slice(start, stop), _on_threads(model, dataset.test_rows(start, stop))
+            yield slice(start, stop), model.decision_function(dataset.test_rows(start, stop))
         return
     most = min(dataset.test_step, TASK / max(1.0, cost), RESULT_BYTES / (8 * len(model.bias)))
     with recipe.written() as short:
@@ -129,26 +126,11 @@ def _cost(model: Model) -> float:
 def _ranges(n: int, most: int) -> list[tuple[int, int]]:
     """Row ranges of whole blocks, of at most `most` rows unless a block is more.
 
-    >>> _ranges(300, 200)
-    [(0, 192), (192, 300)]
+    >>> _ranges(3000, 2000)
+    [(0, 1920), (1920, 3000)]
     """
     step = max(1, most // BLOCK) * BLOCK
     return [(start, min(start + step, n)) for start in range(0, n, step)]
-
-
-# --- blocks ---------------------------------------------------------------------------------------------------------
-def _on_threads(model: Model, X: Any) -> Any:
-    """Decision values (n, k) of scaled rows, the blocks shared among this process's threads."""
-    out = np.empty((X.shape[0], len(model.bias)))
-    model.decision_function(X[:0])  # prepares the support vectors, which every thread would do for itself
-    split_range(-(-X.shape[0] // BLOCK), lambda first, last: _fill(model, X, out, first, last))
-    return out
-
-
-def _fill(model: Model, X: Any, out: Any, first: int, last: int) -> None:
-    for block in range(first, last):
-        rows = slice(block * BLOCK, (block + 1) * BLOCK)
-        out[rows] = model.decision_function(X[rows])
 
 
 # --- on a worker ----------------------------------------------------------------------------------------------------
@@ -164,10 +146,7 @@ class _PartTask:
 def _decide_part(task: _PartTask) -> Any:
     """Decision values (stop - start, k), on a worker: one task is one core's."""
     dataset, model = _assembled(task.recipe)
-    X = dataset.test_rows(task.start, task.stop)
-    out = np.empty((X.shape[0], len(model.bias)))
-    _fill(model, X, out, 0, -(-X.shape[0] // BLOCK))
-    return out
+    return model.decision_function(dataset.test_rows(task.start, task.stop))
 
 
 @functools.lru_cache(maxsize=1)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask, held_out_counts, targets_of, training_counts
-from pipeline.answers.result import ProblemResult, read_answers
+from pipeline.answers.result import ProblemResult, read_answers, sigmoids_of
 from pipeline.kinds.base import Outputs
 from pipeline.model.metrics import worst, worst_status
 
@@ -115,20 +115,20 @@ def cross_validated(
     scores, results = [], []
     for fold in tasks:
         answers, decision = read_answers(fold)
-        scores.append(_fold_scores(dataset, fold, names, decision))
+        scores.append(_fold_scores(dataset, fold, names, decision, sigmoids_of(answers)))
         results.append(answers)
     return entry_of(index, params, scores, tasks, results)
 
 
 def _fold_scores(
-    dataset: Any, tasks: Sequence[ProblemTask], names: Sequence[str], decision: Any
+    dataset: Any, tasks: Sequence[ProblemTask], names: Sequence[str], decision: Any, sigmoids: Any
 ) -> dict[str, float | None]:
     """Scores of held-out original rows from decision values (h, k) at the merged rows with copies held out."""
     fold = tasks[0].fold
     targets, copies = targets_of(str(dataset.path))
     counts = held_out_counts(str(dataset.path), fold) if fold else copies
     rows = np.flatnonzero(counts)
-    outputs = Outputs(targets[rows], decision, dataset.classes, tasks[0].multiclass, counts[rows])
+    outputs = Outputs(targets[rows], decision, dataset.classes, tasks[0].multiclass, counts[rows], sigmoids)
     found: dict[str, float | None] = dataset.kind.scored(names, outputs)
     return found
 

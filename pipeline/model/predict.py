@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.sections import Data
 from pipeline.model.stored import StoredModel, load_model
@@ -27,12 +29,21 @@ __all__ = ["FORMATS", "Predictions", "predict", "predict_to_file"]
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """One block: what is said (n,): labels, values or sides; decision values (n, k); targets and ids (n,) or None."""
+    """One block: what is said (n,): labels, values or sides; decision values (n, k); targets and ids (n,) or None.
+
+    `probability` is (n, n_classes), or None.
+    """
 
     said: Any
     decision: Any
     y: Any
     id: Any = None
+    probability: Any = None
+
+    @property
+    def numbers(self) -> Any:
+        """(n, ...) what stands beside what is said: decision values, then probabilities."""
+        return self.decision if self.probability is None else np.hstack([self.decision, self.probability])
 
 
 def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterator[Predictions]:
@@ -52,7 +63,8 @@ def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterat
     source = open_source(url, config, base=base, n_features=schema.p, schema=schema, texts=texts)
     for block in source.blocks():
         decision = stored.decide(block.X if schema.is_plain else as_dense(block.X))
-        yield Predictions(stored.kind.predicted(stored.model, decision), decision, block.y, block.id)
+        said, chances = stored.kind.predicted(stored.model, decision), stored.model.probabilities(decision)
+        yield Predictions(said, decision, block.y, block.id, chances)
 
 
 def predict_to_file(
@@ -68,9 +80,10 @@ def predict_to_file(
     -------
     dict
         `model`, `source`, `output`, `task`, `n`, the scores of its kind; without an output also `labels` (or `values`)
-        and `decision`, and `ids` where the rows have the column of data.id. Of classes: `accuracy` (of the rows with a
-        label of the training data; None without any), `n_unknown` rows with another label, which `unknown_labels`
-        lists, `classes`. Of values: `r2`, `mae`, `rmse`, `max_error`. Of novelty: `rejected`, `roc_auc`.
+        and `decision`, `probability` where the model has it, and `ids` where the rows have the column of data.id. Of
+        classes: `accuracy` (of the rows with a label of the training data; None without any), `n_unknown` rows with
+        another label, which `unknown_labels` lists, `classes`. Of values: `r2`, `mae`, `rmse`, `max_error`. Of novelty:
+        `rejected`, `roc_auc`.
     """
     writer = _writer(output)
     stored = load_model(path)
@@ -102,13 +115,17 @@ class _Sink(Protocol):
 
 
 def _columns(stored: StoredModel) -> list[str]:
-    """Names of the decision columns: none of values, one for two classes, else one for each class or pair."""
+    """Names of the columns of numbers: none of values; decision values, then probabilities where the model has them.
+
+    Two classes have one decision value, else there is one for each class or pair.
+    """
     if stored.kind.answers == "values":  # they are what is said
         return []
-    entries = stored.metadata["per_class"]
+    entries, chances = stored.metadata["per_class"], [f"probability_{label}" for label in stored.classes]
+    chances = [] if stored.model.sigmoids is None else chances
     if len(entries) == 1:
-        return ["decision"]
-    return ["decision_" + "_".join(map(str, _listed(entry["label"]))) for entry in entries]
+        return ["decision", *chances]
+    return ["decision_" + "_".join(map(str, _listed(entry["label"]))) for entry in entries] + chances
 
 
 def _id_name(stored: StoredModel) -> str:
@@ -133,6 +150,8 @@ class _Collected:
         self.collected[self.name] += part.said.tolist()
         if "decision" in self.collected:
             self.collected["decision"] += part.decision.tolist()
+        if part.probability is not None:
+            self.collected.setdefault("probability", []).extend(part.probability.tolist())
 
 
 @contextlib.contextmanager
@@ -169,7 +188,7 @@ class _CsvSink:
             self.rows.writerow(self.header if part.id is None else [self.id_name, *self.header])
             self.header = []
         names = ([] for _ in part.said) if part.id is None else ([name] for name in part.id.tolist())
-        rows = zip(names, part.said.tolist(), part.decision[:, : len(self.columns)].tolist(), strict=True)
+        rows = zip(names, part.said.tolist(), part.numbers[:, : len(self.columns)].tolist(), strict=True)
         self.rows.writerows([*name, said, *values] for name, said, values in rows)
 
 
@@ -195,7 +214,7 @@ class _ParquetSink:
 
         columns = {} if part.id is None else {_id_name(self.stored): pa.array(part.id)}
         columns[self.stored.kind.column] = pa.array(part.said.tolist())
-        columns |= dict(zip(_columns(self.stored), map(pa.array, part.decision.T), strict=False))
+        columns |= dict(zip(_columns(self.stored), map(pa.array, part.numbers.T), strict=False))
         table = pa.table(columns)
         self.file = self.file or self.begin(table.schema)
         self.file.write_table(table.cast(self.file.schema))

@@ -91,6 +91,19 @@ class StoredModel:
         """
         return self.model.predict(self.scaling.apply(self.schema.encode(self._rows(X, ignore_extra))))
 
+    def predict_proba(self, X: Any, ignore_extra: bool = False) -> Any:
+        """Probabilities (n, n_classes) of raw rows, classes in the order of `classes`; see `predict`.
+
+        Raises
+        ------
+        InputError
+            As `predict`, and if the model was trained without `probability: true`.
+        """
+        found = self.model.probabilities(self.decision_function(X, ignore_extra))
+        if found is None:
+            raise InputError("the model has no probabilities; train it with probability: true")
+        return found
+
     def decide(self, X: Any) -> Any:
         """Decision values of rows (n, p) as a source reads them: see `Schema.encode`."""
         return self.model.decision_function(self.scaling.apply(self.schema.encode(X)))
@@ -124,6 +137,7 @@ def save_model(
 
     group = zarr.create_group(str(path), zarr_format=3, overwrite=False)
     arrays = {"coef": model.coef, "bias": model.bias, "support": np.asarray(support, np.int64)}
+    arrays |= {} if model.sigmoids is None else {"sigmoids": model.sigmoids}
     arrays |= {"shift": scaling.shift, "factor": scaling.factor}
     schema = schema or Schema(len(scaling.factor))
     arrays |= schema.arrays()
@@ -209,6 +223,7 @@ def _opened(folder: Path) -> StoredModel:
         classes=label_array(metadata["classes"] if Task.named(machine).answers == "labels" else []),
         scheme=metadata["multiclass"],
         machine=machine,
+        sigmoids=read("sigmoids") if "sigmoids" in group else None,
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
     schema = _schema(read, group, metadata, len(scaling.factor))
@@ -230,6 +245,7 @@ def _check_shapes(model: Model, scaling: Scaling, schema: Schema) -> None:
     found = {
         "support_vectors": (model.support_vectors.shape, (m, p)),
         "bias": (model.bias.shape, (k,)),
+        **({} if model.sigmoids is None else {"sigmoids": (model.sigmoids.shape, (k, 2))}),
         "shift": (scaling.shift.shape, (p,)),
         "factor": (scaling.factor.shape, (p,)),
         "schema": ((schema.width,), (p,)),

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from pipeline.answers.calibrate import sigmoid_of
 from pipeline.answers.problem import ProblemTask, problem_of, training_counts
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.keys import copied
@@ -37,6 +38,7 @@ from svmcore.certificate import evaluate
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.model.probability import sigmoid
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
@@ -46,6 +48,7 @@ from svmcore.tasks import Task
 __all__ = ["verify"]
 
 COLUMN_BYTES = 2 << 30
+PROBABILITY = 0.05  # that two fits of a sigmoid may be apart: folds whose bias is an interval end elsewhere in it
 
 
 def verify(
@@ -117,10 +120,13 @@ def _recompute(
     differences = _data_differences(stored, dataset)
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences
-    entries, decision, doubts = [], [], []
+    entries: list[dict[str, Any]] = []
+    decision, doubts = [], []
     served = _served_rounding(stored, dataset)
-    for claim, bias, found in _found(stored, dataset, root, progress):
+    for claim, bias, found, fitted in _found(stored, dataset, root, progress):
         differences += differences_of(claim, bias, found)
+        stated = None if stored.model.sigmoids is None else stored.model.sigmoids[len(entries)].tolist()
+        differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted)
         entries.append({"label": claim["label"]} | found.record)
         decision.append(found.decision)
         doubts.append(found.doubts(served, claim))
@@ -164,8 +170,8 @@ def _equal_rows(a: Any, b: Any) -> bool:
 # --- the certificates -----------------------------------------------------------------------------------------------
 def _found(
     stored: StoredModel, dataset: Any, root: Path, progress: Progress
-) -> Iterator[tuple[dict[str, Any], float, Found]]:
-    """Of each problem: what is claimed, the model's bias, and what follows from its coefficients in float64."""
+) -> Iterator[tuple[dict[str, Any], float, Found, list[float] | None]]:
+    """Of each problem: what is claimed, the model's bias, what follows from its coefficients in float64, a sigmoid."""
     model, tasks, claims = stored.model, stored.metadata["tasks"], stored.metadata["per_class"]
     computed = _columns(stored, dataset)
     anchor = computed.kernel.at_centre(computed.points)
@@ -178,8 +184,17 @@ def _found(
         beta = _variables(qp, task.built.variables(qp, coef), claim.get("doubled", []))
         solver, counts = Solver.create(task.solver), training_counts(task)
         found = Found(qp, beta, evaluate(qp, beta), solver, counts, anchor, task.built, scale)
-        yield claim, float(model.bias[k]), found
+        yield claim, float(model.bias[k]), found, sigmoid_of(task, qp, beta, found.decision, scale)
         progress("verify", k + 1, len(tasks))
+
+
+def _sigmoid_difference(part: str, stated: list[float] | None, fitted: list[float] | None) -> list[Difference]:
+    """Sigmoids that are apart somewhere between the margins."""
+    if stated is None or fitted is None:
+        return [] if stated is fitted else [Difference(part, stated, fitted)]
+    f = np.linspace(-1.0, 1.0, 21)
+    off = float(np.abs(sigmoid(f, *stated) - sigmoid(f, *fitted)).max())
+    return [] if off <= PROBABILITY else [Difference(part, stated, fitted)]
 
 
 def _variables(qp: SignedQP, beta: Floats, doubled: Sequence[Sequence[float]]) -> Floats:
@@ -232,9 +247,10 @@ def _score_differences(
         "test": {"accuracy": meta["accuracy"]},
     }
     slack = kind.score_slack(targets, decision, doubts, counts.astype(np.float64))
-    train = kind.scored(list(slack), Outputs(targets, decision, dataset.classes, scheme, counts))
+    train = kind.scored(list(slack), Outputs(targets, decision, dataset.classes, scheme, counts, stored.model.sigmoids))
     tested, claimed = decisions.decide_test_rows(dataset, stored.model, silent), stated["test"] or {}
-    test = kind.scored(list(claimed), Outputs(dataset.test_targets(), tested, dataset.classes, scheme))
+    there = Outputs(dataset.test_targets(), tested, dataset.classes, scheme, None, stored.model.sigmoids)
+    test = kind.scored(list(claimed), there)
     found = [
         Difference(f"train_{name}", stated["train"][name], train[name])
         for name in slack

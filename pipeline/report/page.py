@@ -187,6 +187,7 @@ def _figures(run: RunRecord, batch: Batch | None) -> dict[str, str]:
     drawn = {
         "convergence": model.convergence(evaluation.get("history") or [], run.tol),
         "roc": model.roc(evaluation.get("roc")),
+        "reliability": model.reliability(evaluation.get("reliability")),
         "regions": model.regions(evaluation.get("plane"), run.classes),
         "fit": targets.fit(evaluation.get("fit"), run.epsilon),
         "residuals": targets.residuals(evaluation.get("fit"), evaluation.get("residuals"), run.epsilon),

@@ -72,7 +72,7 @@ def _check_scores(exp: Experiment, data: Ingested) -> None:
     """Refuse scores that these classes do not have: the config knew no classes."""
     if not (data.classes or exp.scoring is None or exp.scores == ["rejected"]) and exp.kind.optional:
         raise InputError(f"scoring {', '.join(exp.scores)}: {exp.data.source} has no labels; accepted: rejected")
-    exp.kind.check_scores(exp.scores, exp.task, len(data.classes), exp.multiclass)
+    exp.kind.check_scores(exp.scores, exp.task, len(data.classes), exp.multiclass, exp.probability)
 
 
 def of_one(session: Session, data: Ingested, exp: Experiment) -> Batch:

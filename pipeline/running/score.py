@@ -96,8 +96,9 @@ def _scores(
 ) -> dict[str, dict[str, float | None] | None]:
     """Of the test rows, if there are any, and of the training rows."""
     kind, about = dataset.kind, (dataset.classes, model.scheme)
-    train = Outputs(dataset.targets(), decision, *about, dataset.counts())
-    test = kind.scored(names, Outputs(dataset.test_targets(), tested, *about)) if dataset.n_test else None
+    train = Outputs(dataset.targets(), decision, *about, dataset.counts(), model.sigmoids)
+    there = Outputs(dataset.test_targets(), tested, *about, None, model.sigmoids) if dataset.n_test else None
+    test = None if there is None else kind.scored(names, there)
     return {"test": test, "train": kind.scored(names, train)}
 
 

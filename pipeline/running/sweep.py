@@ -50,7 +50,9 @@ def _entry(session: Session, dataset: Any, part: Part, point: Point) -> Entry:
     model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
     recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
     tested = decisions.decide_test_rows(dataset, model, silent, scorers(session), recipe)
-    scores = dataset.kind.scored(names, Outputs(dataset.test_targets(), tested, dataset.classes, model.scheme))
+    scores = dataset.kind.scored(
+        names, Outputs(dataset.test_targets(), tested, dataset.classes, model.scheme, None, model.sigmoids)
+    )
     return entry_of(point.index, point.params, [scores], tasks, [results])
 
 

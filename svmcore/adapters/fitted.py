@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from svmcore.kernels import Precomputed
 from svmcore.model import Model, vote
-from svmcore.model.probability import couple, sigmoid
+from svmcore.model.probability import class_probabilities, sigmoid
 from svmcore.points import Floats
 from svmcore.runtime.threads import one_blas_thread
 
@@ -164,7 +164,7 @@ class FittedClassifier(Fitted):
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         if self.break_ties and len(self.classes_) > 2:
             return self.classes_[np.argmax(self.decision_function(X), axis=1)]
-        decision = self._model.decision_function(self._rows(X))
+        decision = self._model.decisions(self._rows(X))
         return self.classes_[vote(decision, len(self.classes_), self._model.scheme)]
 
     @available_if(_has_probability)
@@ -174,12 +174,7 @@ class FittedClassifier(Fitted):
         if self._probA.size == 0:
             raise NotFittedError("predict_proba is not available when fitted with probability=False")
         later = self._later(self._model.decision_function(X))
-        if len(self.classes_) == 2:
-            return np.hstack([1.0 - later, later])
-        if self._pairwise:
-            return couple(1.0 - later, len(self.classes_))
-        total = later.sum(axis=1, keepdims=True)
-        return np.divide(later, total, out=np.full(later.shape, 1.0 / later.shape[1]), where=total > 0)
+        return class_probabilities(later, len(self.classes_), self._model.scheme)
 
     def _later(self, decision: Floats) -> Floats:
         """Probability (n, k) of each problem's positive class."""

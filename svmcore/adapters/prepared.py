@@ -28,12 +28,12 @@ class KnownModel(Model):
 
     known: tuple[tuple[Rows, Floats], ...] = ()
 
-    def decision_function(self, X: Rows) -> Floats:
-        """Decision values (n, k) of rows `X` (n, p); those that are known are not computed."""
+    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None]) -> Floats:
+        """Values that are known are not computed."""
         for rows, values in self.known:
             if _equal(rows, X):
                 return values.copy()
-        return super().decision_function(X)
+        return super()._in_blocks(X, add)
 
 
 @dataclasses.dataclass(eq=False)

@@ -18,7 +18,7 @@ from svmcore.errors import InputError
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
 from svmcore.passes.kernel_tiles import Blocks, Tiles
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
-from svmcore.points.byte_products import byte_products, packed_rows, products_size, signed_rows
+from svmcore.points.byte_products import byte_products, products_size
 from svmcore.runtime.plugins import Plugin
 
 __all__ = ["NOTHING", "InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number", "reach"]
@@ -255,10 +255,10 @@ def _lattice_blocks(exact: Sequence[tuple[InnerProductKernel, Floats]], P: Point
     T = np.empty(products_size(min(LATTICE_ROWS, len(P)), min(LATTICE_COLUMNS, len(Q))), np.int32)
     starts = range(0, len(P), LATTICE_ROWS)
     parts = [P.rows(i, min(i + LATTICE_ROWS, len(P))) for i in starts]
-    rows = [(i, part.moments, signed_rows(part.values.bytes)) for i, part in zip(starts, parts, strict=True)]
+    rows = [(i, part.moments, part.values.signed) for i, part in zip(starts, parts, strict=True)]
     for j in range(0, len(Q), LATTICE_COLUMNS):
         right = Q.rows(j, min(j + LATTICE_COLUMNS, len(Q)))
-        columns = packed_rows(right.values.bytes)
+        columns = right.values.packed
         for i, moments, left in rows:
             target_rows = slice(i, i + len(moments.norm2))
             G = byte_products(left, columns, T)[: len(moments.norm2), : len(right)]

@@ -26,7 +26,8 @@ __all__ = ["RBF"]
 
 FEW = 16  # features up to which sums of squared differences are as fast as products
 FEW_BY_FLOAT64 = 48  # the same where products must be float64
-EXP_FLOAT64 = 4 * UNIT64  # NumPy's exp
+EXP_FLOAT64 = 4 * UNIT64
+UNDERFLOW64 = 1e-306  # of values below exp(-707)
 UNDERFLOW = 1e-30  # of exponents in float32, and of values below exp(-87)
 COARSE_DIFFERENCES = 4096.0  # gamma ||u||^2 above which rounding u to float32 could move a value by about 3e-6
 COARSE = 16.0  # gamma ||u||^2 above which float32 products could move a value near 1 by more than about 3e-6
@@ -83,11 +84,7 @@ class RBF(InnerProductKernel):
 
     def from_integer_products(self, G: Floats, unit: float, x: Moments, z: Moments, out: Floats) -> Floats:
         """exp(-gamma unit d) of integer squared distances d = k_x'k_x + k_z'k_z - 2 k_x'k_z: nothing cancels."""
-        if out.dtype == np.float32 and self._gamma * unit <= LARGEST_FLOAT32:
-            return exp_of_distances(G, unit, x.norm2, z.norm2, self._gamma, out)
-        exponents = (np.rint(x.norm2 / unit)[:, None] + np.rint(z.norm2 / unit)) - 2.0 * G
-        exponents *= -self._gamma * unit
-        return np.exp(exponents, out=out, casting="same_kind")
+        return exp_of_distances(G, unit, x.norm2, z.norm2, self._gamma, out)
 
     def from_moments(self, x: Moments) -> Floats:
         """1 for every row, shape (n,)."""
@@ -121,14 +118,16 @@ class RBF(InnerProductKernel):
             return Rounding(0.0, 1.0 + exp)
         relative = (1.0 + exp) * math.exp(off) - 1.0
         share = largest_exponent_share(4 * max(errors.work, errors.store))
-        return Rounding(relative, (share + self._moved(sum(errors.moved))) * (1 + relative) + errors.least)
+        return Rounding(
+            relative, (share + self._moved(sum(errors.moved))) * (1 + relative) + max(errors.least, UNDERFLOW64)
+        )
 
     def _of_distances(self, errors: Errors, relative: float, cast: float) -> Rounding:
         """Of squared distances served with a relative error, of rows that were moved by the cast."""
         share = largest_exponent_share(relative)
         absolute = share + self._moved(sum(errors.moved) + cast)
         single = errors.store == UNIT32
-        relative, least = (EXP_FLOAT32, UNDERFLOW) if single else (EXP_FLOAT64, errors.least)
+        relative, least = (EXP_FLOAT32, UNDERFLOW) if single else (EXP_FLOAT64, UNDERFLOW64)
         return Rounding(relative, absolute * (1.0 + relative) * MORE + least)
 
     def _moved(self, moved: float) -> float:

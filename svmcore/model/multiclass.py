@@ -8,7 +8,7 @@ import numpy as np
 from svmcore.errors import InputError, InvalidProblem
 from svmcore.points import Floats
 
-__all__ = ["Scheme", "Target", "targets", "vote"]
+__all__ = ["Scheme", "Target", "is_told", "targets", "vote"]
 
 BLOCK = 4096  # rows whose votes are counted at once
 
@@ -89,9 +89,37 @@ def _voted(decision: Floats, n_classes: int, scheme: str) -> Floats:
         return (decision[:, 0] >= 0).astype(np.int64)
     if scheme == "ovr":
         return np.asarray(decision.argmax(axis=1))
-    votes = np.zeros((len(decision), n_classes), dtype=np.int64)
-    rows = np.arange(len(decision))
+    return np.asarray(_votes(decision, decision, n_classes)[0].argmax(axis=1))
+
+
+def _votes(low: Floats, high: Floats, n_classes: int) -> tuple[Floats, Floats]:
+    """Pairwise wins (n, c), the fewest and the most of each class, of decision values between `low` and `high`."""
+    fewest, most = np.zeros((2, len(low), n_classes), dtype=np.int64)
     pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
     for column, (i, j) in enumerate(pairs):
-        votes[rows, np.where(decision[:, column] >= 0, j, i)] += 1
-    return np.asarray(votes.argmax(axis=1))
+        surely, maybe = low[:, column] >= 0, high[:, column] >= 0
+        fewest[:, j] += surely
+        most[:, j] += maybe
+        fewest[:, i] += ~maybe
+        most[:, i] += ~surely
+    return fewest, most
+
+
+def is_told(decision: Floats, error: Floats, n_classes: int, scheme: str) -> Floats:
+    """Whether `vote` says the same of all decision values within `error` (n,) of those (n, k): (n,) bool.
+
+    >>> is_told(np.array([[0.1, -2.0, -1.0], [0.1, 0.0, -1.0]]), np.array([0.2, 0.2]), 3, "ovr")
+    array([ True, False])
+    """
+    error = error[:, None]
+    if decision.shape[1] == 1:
+        return np.asarray((np.abs(decision) > error)[:, 0])
+    if scheme == "ovr":
+        most = np.sort(decision, axis=1)
+        return most[:, -1] - most[:, -2] > 2.0 * error[:, 0]
+    least, most = _votes(decision - error, decision + error, n_classes)
+    found, rows = vote(decision, n_classes, scheme), np.arange(len(decision))
+    order = n_classes * least[rows, found] - found
+    others = n_classes * most - np.arange(n_classes)
+    others[rows, found] = -n_classes
+    return np.asarray(order > others.max(axis=1))

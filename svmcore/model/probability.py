@@ -16,7 +16,7 @@ from svmcore.solvers import Solver
 from svmcore.sources.base import Source
 from svmcore.tasks.base import Task
 
-__all__ = ["couple", "fit_sigmoid", "held_out_decisions", "sigmoid"]
+__all__ = ["class_probabilities", "couple", "fit_sigmoid", "held_out_decisions", "sigmoid"]
 
 FOLDS = 5
 STEPS = 100
@@ -110,6 +110,20 @@ def held_out_decisions(
         solution = solver.solve(qp, monitor=Monitor(warn=False))
         decision[held] = solution.decision[inverse[held]] / task.answer(qp, solution).scale
     return decision
+
+
+def class_probabilities(later: Floats, n_classes: int, scheme: str) -> Floats:
+    """Probabilities (n, n_classes) from those of each problem's positive class (n, k).
+
+    >>> class_probabilities(np.array([[0.2, 0.6, 0.0]]), 3, "ovr")
+    array([[0.25, 0.75, 0.  ]])
+    """
+    if n_classes == 2:
+        return np.hstack([1.0 - later, later])
+    if scheme == "ovo":
+        return couple(1.0 - later, n_classes)
+    total = later.sum(axis=1, keepdims=True)
+    return np.divide(later, total, out=np.full(later.shape, 1.0 / later.shape[1]), where=total > 0)
 
 
 def couple(pairwise: Floats, n_classes: int) -> Floats:

@@ -1,7 +1,7 @@
 """A trained model: support vectors shared by all its binary problems, and how to predict with them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,16 +10,15 @@ from scipy import sparse
 from svmcore.errors import InputError
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
-from svmcore.model.multiclass import vote
-from svmcore.points import Floats, Points, Rows
+from svmcore.model.multiclass import is_told, vote
+from svmcore.model.outputs import BLOCK, ROWS, Outputs
+from svmcore.model.probability import class_probabilities, sigmoid
+from svmcore.points import Floats, Rows
 from svmcore.runtime.threads import one_blas_thread, split_range
 from svmcore.solution import Solution
 from svmcore.tasks.base import Answers, Task
 
 __all__ = ["Model", "assemble"]
-
-BLOCK_VALUES = 1 << 18  # of a block of kernel values: 2 MB, which stay in the second-level cache
-BLOCK_ROWS = 96  # and its fewest rows: matrix products of fewer cost more a row
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,40 +60,76 @@ class Model:
         return Task.named(self.machine).answers
 
     @cached_property
-    def _points(self) -> Points:
-        return self.kernel.prepare(self.support_vectors, None, np.float64)
+    def _outputs(self) -> Outputs:
+        return Outputs(self.kernel, self.support_vectors, self.coef)
 
     def decision_function(self, X: Rows) -> Floats:
         """Decision values (n, k) of rows `X` (n, p), in float64.
+
+        Whole blocks of `svmcore.model.outputs.BLOCK` rows have the same bits whatever is asked for with them.
 
         Raises
         ------
         InputError
             If `X` has another number of features.
         """
+        return self._in_blocks(X, self._outputs.add)
+
+    def decisions(self, X: Rows) -> Floats:
+        """Decision values (n, k) of rows `X` (n, p) that tell what those of `decision_function` tell, sooner.
+
+        They are computed from bytes or in float32, within a bound. Rows whose answer hangs on less are computed again
+        in float64.
+        """
+        if self.answers == "values":
+            return self.decision_function(X)
+        return self._in_blocks(X, self._settle)
+
+    def _settle(self, X: Rows, out: Floats) -> None:
+        quick = out.copy()
+        error = self._outputs.add_quickly(X, quick)
+        again = np.arange(len(out)) if error is None else np.flatnonzero(~self._is_told(quick, error))
+        exact = out[again]
+        if len(again):
+            self._outputs.add(X if len(again) == len(out) else X[again], exact)
+        out[...] = quick
+        out[again] = exact
+
+    def _is_told(self, decision: Floats, error: Floats) -> Floats:
+        return is_told(decision, error, len(self.classes), self.scheme)
+
+    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None]) -> Floats:
+        """The bias and what `add` adds to it, on all threads; the bits do not depend on how many there are."""
         if X.shape[1] != self.support_vectors.shape[1]:
             raise InputError(f"the model was trained on {self.support_vectors.shape[1]} features; given {X.shape[1]}")
         X = sparse.csr_matrix(X) if sparse.issparse(X) else np.asarray(X)  # other sparse forms have no row slices
         out = np.tile(self.bias, (X.shape[0], 1))
-        step = max(BLOCK_ROWS, BLOCK_VALUES // max(1, len(self._points)))
+        if not self.support_vectors.shape[0] or not X.shape[0]:
+            return out
+        self._outputs.prepare()
 
         def part(start: int, stop: int) -> None:
-            for lo in range(start, stop, step):
-                rows = self.kernel.prepare(X[lo : min(lo + step, stop)], self._points.centre, np.float64)
-                out[lo : lo + len(rows)] += self.kernel.block(rows, self._points) @ self.coef.T
+            for lo in range(start, stop, BLOCK):
+                some = slice(lo, min(lo + BLOCK, stop))
+                add(X[some], out[some])
 
-        if len(self._points):
-            split_range(X.shape[0], part, least=step, grain=step)
+        split_range(X.shape[0], part, grain=BLOCK if sparse.issparse(X) else ROWS)
         return out
 
     def predict(self, X: Rows) -> Floats:
         """Labels (n,) of rows `X` (n, p); of a regression values (n,) or (n, k); of one class 1 inside, -1 outside."""
-        decision = self.decision_function(X)
+        decision = self.decisions(X)
         if self.answers == "values":
             return decision if len(self.bias) > 1 else decision[:, 0]
         if self.answers == "novelty":
             return np.where(decision[:, 0] >= 0, 1, -1)
         return self.classes[vote(decision, len(self.classes), self.scheme)]
+
+    def probabilities(self, decision: Floats) -> Floats | None:
+        """Probabilities (n, n_classes) where decision values are (n, k); None of a model without sigmoids."""
+        if self.sigmoids is None:
+            return None
+        return class_probabilities(sigmoid(decision, *self.sigmoids.T), len(self.classes), self.scheme)
 
     @property
     def weights(self) -> Floats | None:

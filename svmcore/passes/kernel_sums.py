@@ -1,4 +1,4 @@
-"""Compiled passes that weigh and add kernel values in float64 as they are computed: no value is ever stored.
+"""Compiled passes of the Gaussian in float64: its values, or their weighted sums, of which no value is ever stored.
 
 A tile of products stays in the second-level cache, a row of its values in the first; every tile starts where the data
 says, so that sums have the same bits on any number of threads.
@@ -11,7 +11,7 @@ import numpy as np
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit_fused, njit_sums
 
-__all__ = ["sums_of_distances", "sums_of_products"]
+__all__ = ["sums_of_distances", "sums_of_products", "values_of_distances", "values_of_products"]
 
 ROWS = 4  # of values at a time: one load and store of the sums over columns for all of them
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -30,6 +30,44 @@ def sums_of_distances(G: Floats, a: Floats, b: Floats, factor: float, right: Flo
 def sums_of_products(G: Floats, a: Floats, b: Floats, factor: float, right: Floats, left: Floats, out: Any) -> None:
     """As `sums_of_distances`, of V_ij = exp(min(0, factor G_ij - a_i - b_j)) and a float64 tile."""
     _sums_of_products(G, a, b, factor, right, left, out[0], out[1])
+
+
+def values_of_distances(G: Floats, a: Floats, b: Floats, factor: float, out: Floats) -> None:
+    """Write V_ij = exp(-factor (a_i + b_j - 2 G_ij)) of an int32 `G` (n, m), int32 `a` (n,) and `b` (m,) to `out`."""
+    _values_of_distances(G, a, b, -factor, out)
+
+
+def values_of_products(G: Floats, a: Floats, b: Floats, factor: float, out: Floats) -> None:
+    """Write V_ij = exp(min(0, factor G_ij - a_i - b_j)) of `G` (n, m) to `out`, which may be `G`."""
+    _values_of_products(G, a, b, factor, out)
+
+
+@njit_fused
+def _values_of_distances(G, a, b, factor, out):  # type: ignore[no-untyped-def]
+    n, m = out.shape
+    row, distances = np.empty(m, np.float64), np.empty(m, np.int32)
+    for i in range(n):
+        source, target, x = G[i], out[i], a[i]
+        for j in range(m):
+            distances[j] = np.int32(np.int32(x + b[j]) - np.int32(source[j] + source[j]))
+        for j in range(m):
+            row[j] = _exp(distances[j] * factor)
+        for j in range(m):
+            target[j] = row[j]
+
+
+@njit_fused
+def _values_of_products(G, a, b, factor, out):  # type: ignore[no-untyped-def]
+    n, m = out.shape
+    row, values = np.empty(m, np.float64), np.empty(m, np.float64)
+    for i in range(n):
+        source, target, x = G[i], out[i], a[i]
+        for j in range(m):
+            row[j] = source[j]
+        for j in range(m):
+            values[j] = _exp(min(row[j] * factor - (x + b[j]), 0.0))
+        for j in range(m):
+            target[j] = values[j]
 
 
 @njit_fused

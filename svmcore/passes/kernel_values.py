@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from svmcore.passes.kernel_sums import values_of_distances, values_of_products
 from svmcore.points import Floats, Moments
 from svmcore.runtime.compiled import njit_fused
 
@@ -51,15 +52,8 @@ def exp_pass(G: Floats, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Flo
     out = G if out is None else out
     if out.dtype == np.float32:
         _exp_float32(G, -gamma * x_norm2, -gamma * z_norm2, 2.0 * gamma, out, out is not G and _is_spread(out))
-        return out
-    step = max(1, (1 << 17) // max(1, G.shape[1]))
-    for start in range(0, G.shape[0], step):
-        part = slice(start, start + step)
-        exponent = np.multiply(G[part], 2.0 * gamma, out=out[part])
-        exponent -= gamma * x_norm2[part, None]
-        exponent -= gamma * z_norm2
-        np.minimum(exponent, 0.0, out=exponent)
-        np.exp(exponent, out=exponent)
+    else:
+        values_of_products(G, gamma * x_norm2, gamma * z_norm2, 2.0 * gamma, out)
     return out
 
 
@@ -87,8 +81,12 @@ def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-d
 
 
 def exp_of_distances(G: Floats, unit: float, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Floats) -> Floats:
-    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 unit G)) in float32: `G` int32, the norms multiples of `unit`."""
-    _exp_of_distances(G, x_norm2 / unit, z_norm2 / unit, gamma * unit, out, _is_spread(out))
+    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 unit G)): `G` int32, the norms multiples of `unit`."""
+    a, b = x_norm2 / unit, z_norm2 / unit
+    if out.dtype == np.float32 and gamma * unit <= LARGEST_FLOAT32:
+        _exp_of_distances(G, a, b, gamma * unit, out, _is_spread(out))
+    else:
+        values_of_distances(G, np.rint(a).astype(np.int32), np.rint(b).astype(np.int32), gamma * unit, out)
     return out
 
 

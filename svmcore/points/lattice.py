@@ -9,15 +9,23 @@ times faster than float32. A lattice is looked for in every table; a few rows te
 """
 
 import dataclasses
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from svmcore.points.byte_products import MOST_FEATURES, byte_products, packed_rows, products_size, signed_rows
+from svmcore.points.byte_products import (
+    MOST_FEATURES,
+    PackedRows,
+    byte_products,
+    packed_rows,
+    products_size,
+    signed_rows,
+)
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Codes", "encode", "integer_products"]
+__all__ = ["Codes", "encode", "encode_as", "integer_products"]
 
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step
@@ -62,6 +70,16 @@ class Codes:
     def __getitem__(self, rows: Any) -> "Codes":
         return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact)
 
+    @cached_property
+    def signed(self) -> Any:
+        """The rows as the left side of products, kept."""
+        return signed_rows(self.bytes)
+
+    @cached_property
+    def packed(self) -> PackedRows:
+        """The rows as the right side of products, kept."""
+        return packed_rows(self.bytes)
+
     def decoded(self) -> Any:
         """The rows h k about the corner, (n, p) float64."""
         return self.bytes[:, : self.n_features] * self.step
@@ -71,28 +89,52 @@ class Codes:
 def encode(X: Any) -> tuple[Any, Codes] | None:
     """The corner c (p,) and the codes of `X` (n, p), or None if X is on no lattice of 256 levels.
 
+    All features have one corner where that is enough: rows that come later are then on the lattice too, though they
+    have a value that is the least of its feature.
+
     >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
     >>> corner, codes.step, codes.bytes[:, :2]
-    (array([-1. ,  0.5]), 0.5, array([[0, 0],
-           [2, 1]], dtype=uint8))
+    (array([-1., -1.]), 0.5, array([[0, 3],
+           [2, 4]], dtype=uint8))
     """
     n, p = X.shape
     gap = _smallest_gap(X[:: max(1, n // SAMPLE)][:SAMPLE]) if n > 0 and 0 < p <= MOST_FEATURES else 0.0
     if gap == 0.0:
         return None
-    corner = X.min(axis=0).astype(np.float64)
-    span = float((X.max(axis=0) - corner).max())
-    if not 0.5 < span / gap < LEVELS + 0.5:
-        return None
-    step, written = span / round(span / gap), np.zeros((n, -(-p // 4) * 4), np.uint8)
-    found: list[float] = []
+    least, most = X.min(axis=0).astype(np.float64), X.max(axis=0)
+    for corner in (np.full(p, least.min()), least):
+        span = float((most - corner).max())
+        if 0.5 < span / gap < LEVELS + 0.5:
+            codes = _coded(X, corner, span / round(span / gap), span)
+            if codes is not None:
+                return corner, codes
+    return None
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def encode_as(X: Any, corner: Any, codes: Codes) -> Codes | None:
+    """The codes of `X` (m, p) on the lattice of other rows, or None if it is not on that.
+
+    >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
+    >>> encode_as(np.array([[-0.5, 0.0]]), corner, codes).bytes[:, :2]
+    array([[1, 2]], dtype=uint8)
+    >>> encode_as(np.array([[-2.0, 0.5]]), corner, codes) is None
+    True
+    """
+    return _coded(X, corner, codes.step, LEVELS * codes.step)
+
+
+def _coded(X: Any, corner: Any, step: float, span: float) -> Codes | None:
+    n, p = X.shape
+    written = np.zeros((n, -(-p // 4) * 4), np.uint8)
+    found = [0.0]
 
     def part(lo: int, hi: int) -> None:
         found.append(_encode(X[lo:hi], corner, step, ROUNDING * span, written[lo:hi]))
 
     split_range(n, part, least=1024)
     deviation = max(found) + 2.0**-52 * span
-    return (corner, Codes(written, p, step, deviation, deviation <= EXACT * span)) if deviation < np.inf else None
+    return Codes(written, p, step, deviation, deviation <= EXACT * span) if deviation < np.inf else None
 
 
 def _smallest_gap(sample: Any) -> float:
@@ -112,7 +154,7 @@ def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for f in range(X.shape[1]):
             u = np.float64(X[i, f]) - corner[f]
-            k = np.rint(u / step)
+            k = min(max(np.rint(u / step), 0.0), 255.0)
             out[i, f] = np.uint8(np.int64(k))
             # floats that are not negative are in the order of their bits, a NaN above all: this loop vectorises
             most = max(most, np.float64(abs(u - step * k)).view(np.int64))
@@ -126,4 +168,4 @@ def integer_products(left: Codes, right: Codes) -> Any:
     """k_i'k_j (n, m) of two sets of codes, exact int32."""
     n, m = len(left.bytes), len(right.bytes)
     memory = np.empty(products_size(n, m), np.int32)
-    return byte_products(signed_rows(left.bytes), packed_rows(right.bytes), memory)[:n, :m]
+    return byte_products(left.signed, right.packed, memory)[:n, :m]

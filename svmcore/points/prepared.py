@@ -18,7 +18,7 @@ from scipy import sparse
 
 from svmcore.errors import InvalidProblem
 from svmcore.points.byte_products import is_fast
-from svmcore.points.lattice import Codes, encode, integer_products
+from svmcore.points.lattice import Codes, encode, encode_as, integer_products
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import one_blas_thread, split_range
 
@@ -201,7 +201,14 @@ class Points:
 
     def rows(self, start: int, stop: int) -> "Points":
         """Rows start ... stop - 1."""
-        return self.take(slice(start, stop))
+        return self if start == 0 and stop >= len(self) else self.take(slice(start, stop))
+
+    def prepared_alike(self, X: Rows) -> "Points | None":
+        """Rows `X` (n, p) in the form of these, to meet them in blocks; None where they are not on their lattice."""
+        if not self.on_lattice:
+            return self.prepare(X, self.centre, self.dtype)
+        codes = encode_as(_as_dense(X), self.centre, self.values)
+        return None if codes is None else self._of_codes(self.centre, codes)
 
     @cached_property
     def extent(self) -> Extent:

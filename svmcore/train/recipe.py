@@ -29,7 +29,9 @@ class Recipe:
     n_jobs
         Problems solved at once, on threads; None for all cores.
     seed
-        Of the folds that sigmoids are fitted on; None for no sigmoids.
+        Of the folds that probabilities are fitted on; None for no folds.
+    left_out
+        Whether they are fitted on what each row is told without it, see `svmcore.model.left_out`, instead.
     nearest
         Whether a task that its targets make infeasible gives way to its nearest feasible one, with a warning.
     """
@@ -43,7 +45,13 @@ class Recipe:
     cache_bytes: int = 200 << 20
     n_jobs: int | None = None
     seed: int | None = None
+    left_out: bool = False
     nearest: bool = False
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether probabilities are asked for."""
+        return self.left_out or self.seed is not None
 
     @property
     def pairs(self) -> bool:

@@ -16,6 +16,7 @@ from svmcore.kernels import Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Model, Target, targets
+from svmcore.model.left_out import told_without
 from svmcore.model.probability import fit_sigmoid, held_out_decisions
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
@@ -57,7 +58,7 @@ class Training:
     vector
         (n_sv,) which support vector of `model` each of those rows is a copy of.
     held_out
-        Of each problem, if a recipe's seed asks for them: (decision values of its rows by models that have not seen
+        Of each problem, if the recipe calibrates: (decision values of its rows by models that have not seen
         them, whether the row is of the positive class), which probabilities are fitted to.
     plan
         How K was served.
@@ -263,8 +264,8 @@ class Work:
         self.solutions[k] = self.copies.judged(qp, rows, solution, solver.tol)
         if self.control.done is not None:
             self.control.done(k, self.solutions[k])
-        if self.recipe.seed is not None:
-            self.held_out[k] = self._held_out(k, qp.source, rows)
+        if self.recipe.calibrates:
+            self.held_out[k] = self._held_out(k, qp, solution, rows)
 
     def solver(self, k: int) -> Solver:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
@@ -277,16 +278,22 @@ class Work:
             return None
         return qp.snapped(self.tasks[k].variables(qp, self.start[k, self.rows(k)]))
 
-    def _held_out(self, k: int, source: Source, rows: Floats) -> tuple[Floats, Floats]:
-        """(held-out decision values, whether positive) from five folds over the original rows of the problem."""
+    def _held_out(self, k: int, qp: SignedQP, solution: Solution, rows: Floats) -> tuple[Floats, Floats]:
+        """(decision values by models that have not seen them, whether positive) of the original rows of the problem."""
         place = np.full(len(self.C), -1)
         place[rows] = np.arange(len(rows))
         inverse = place[self.distinct.merged.inverse]
         members = inverse >= 0
-        inverse, weights = inverse[members], self.distinct.weights[members]
-        rng = np.random.default_rng([self.recipe.seed or 0, k])
-        y, C, solver = self.goals[k].y[rows], self.C[rows], self.solver(k)
-        return held_out_decisions(self.tasks[k], source, y, C, inverse, weights, solver, rng), y[inverse] > 0
+        inverse, y = inverse[members], self.goals[k].y[rows]
+        weights, rng = self.distinct.weights[members], np.random.default_rng([self.recipe.seed or 0, k])
+
+        def folds() -> Floats:
+            of = self.tasks[k], qp.source, y, self.C[rows]
+            return held_out_decisions(*of, inverse, weights, self.solver(k), rng)
+
+        scale = self.answers[k].scale
+        told = qp, solution.beta, solution.decision / scale, scale, inverse
+        return (told_without(*told, folds) if self.recipe.left_out else folds()), y[inverse] > 0
 
     def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
@@ -305,7 +312,7 @@ class Work:
         return self._cached(source.source.take(rows))  # type: ignore[union-attr]
 
     def _sigmoids(self) -> Floats | None:
-        return None if self.recipe.seed is None else np.array([fit_sigmoid(*each) for each in self.held_out])
+        return np.array([fit_sigmoid(*each) for each in self.held_out]) if self.recipe.calibrates else None
 
     def training(self, n_rows: int) -> Training:
         """Keep the support vectors, and give every copy of a row its share; `n_rows` of a K that was given."""
@@ -328,7 +335,7 @@ class Work:
             support=support,
             coef=parts,
             vector=vector,
-            held_out=tuple(self.held_out) if recipe.seed is not None else (),
+            held_out=tuple(self.held_out) if recipe.calibrates else (),
             plan=self.plan,
             doubts=Doubts(recipe.served, self.centre, self.doubts, scale),
         )

@@ -25,6 +25,9 @@ MACHINES = [
     SVC(calibration="folds-isotonic", random_state=0, multi_class="ovr"),
     SVC(calibration="folds-isotonic", random_state=0),
     NuSVC(nu=0.2, calibration="folds", random_state=0, multi_class="ovr"),
+    SVC(calibration="left-out"),
+    SVC(calibration="left-out", multi_class="ovr", loss="squared_hinge"),
+    NuSVC(nu=0.2, calibration="left-out"),
 ]
 
 
@@ -114,3 +117,15 @@ def test_log_loss_on_digits__is_within_one_percent_of_scikit_learns():
     ours = SVC(gamma=0.001, calibration="folds", random_state=0, multi_class="ovr").fit(X, y)
     peer = CalibratedClassifierCV(svm.SVC(gamma=0.001), ensemble=False).fit(X, y)
     assert log_loss(y_test, ours.predict_proba(X_test)) <= 1.01 * log_loss(y_test, peer.predict_proba(X_test))
+
+
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("k", [2, 3])
+def test_left_out__is_as_good_as_folds_at_every_C(C, k):
+    """Also where hardly a variable is free, and nobody takes over what a row held."""
+    X, X_test, y, y_test = data(k, 600)
+    losses = [
+        log_loss(y_test, SVC(C=C, calibration=way, random_state=0, multi_class="ovr").fit(X, y).predict_proba(X_test))
+        for way in ("left-out", "folds")
+    ]
+    assert losses[0] <= 1.03 * losses[1]

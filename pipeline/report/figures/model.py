@@ -10,7 +10,7 @@ from pipeline.config.quantities import finite, number
 from pipeline.report.figures.svg import INK, LINE, MARKERS, MUTED, SERIES, SURFACE, draw_svg
 from pipeline.report.formats import label_text, percent
 
-__all__ = ["confusion_map", "convergence", "regions", "roc"]
+__all__ = ["confusion_map", "convergence", "regions", "reliability", "roc"]
 
 MOST_POINTS = 400
 MOST_NAMED = 10
@@ -82,6 +82,26 @@ def roc(curve: dict[str, Any] | None) -> str:
 
     text = "area under the curve unknown" if auc is None else f"area under the curve {number(auc)}"
     return draw_svg("roc", "ROC curve", text, draw, (7.2, 4.8))
+
+
+def reliability(found: dict[str, Any] | None) -> str:
+    """Draw how often the class that is said is true against its probability, with the shares of rows below."""
+    if not found or not found.get("said"):
+        return ""
+    rows = sum(found["rows"])
+
+    def draw(figure: Any) -> None:
+        ax = figure.add_subplot(xlabel="probability of the class that is said", ylabel="share that is true")
+        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)), label="as it should be")
+        shares = [n / rows for n in found["rows"]]
+        ax.bar(found["said"], shares, width=0.03, color=SERIES[1], alpha=0.4, label="share of the rows")
+        ax.plot(found["said"], found["true"], color=SERIES[0], marker="o", label="found")
+        ax.set(xlim=(0, 1.02), ylim=(0, 1.02))
+        ax.legend(loc="upper left")
+
+    loss = finite(found.get("log_loss"))
+    text = f"{int(rows)} rows" + ("" if loss is None else f", mean log loss {number(loss)}")
+    return draw_svg("reliability", "Reliability diagram", text, draw, (7.2, 4.8))
 
 
 def regions(plane: dict[str, Any] | None, classes: Sequence[Any]) -> str:

@@ -1,0 +1,32 @@
+"""The sigmoid of a problem: fitted to what each row that was trained on is told without it.
+
+The problem's own solution tells it, or folds of its rows (`svmcore.model.left_out`). So the rows of a fold have a
+sigmoid that has not seen them.
+"""
+
+import numpy as np
+
+from pipeline.answers.problem import ProblemTask, bounds, target_of, training_counts
+from svmcore.model.left_out import told_without
+from svmcore.model.probability import fit_sigmoid, held_out_decisions
+from svmcore.points import Floats
+from svmcore.qp import SignedQP
+from svmcore.solvers import Solver
+
+__all__ = ["sigmoid_of"]
+
+
+def sigmoid_of(task: ProblemTask, qp: SignedQP, beta: Floats, decision: Floats, scale: float) -> list[float] | None:
+    """[A, B] for the decision values (m,) of a model that divides by `scale`; None where nobody asked for it."""
+    if not task.probability:
+        return None
+    counts, y = training_counts(task), target_of(task).y
+    trained = np.flatnonzero((counts > 0) & (y != 0))
+    rows = np.repeat(trained, counts[trained].astype(np.int64))
+
+    def folds() -> Floats:
+        solver, rng = Solver.create(task.solver), np.random.default_rng(task.target)
+        return held_out_decisions(task.built, qp.source, y, bounds(task), rows, np.ones(len(rows)), solver, rng)
+
+    found = told_without(qp, beta, decision, scale, rows, folds)
+    return [*fit_sigmoid(found, y[rows] > 0)]
