@@ -79,6 +79,19 @@ class Source(ABC):
         return self.n
 
     @property
+    def n_columns(self) -> int:
+        """How many columns there are: n, but for a source of some rows of K alone."""
+        return self.n
+
+    def state(self, qp: Any, beta: Floats, score: Floats | None) -> Any:
+        """The state of a program at `beta` (m,), where its vectors are not in this process; else None."""
+        return None
+
+    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+        """K @ coef and abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
+        return matvec_and_sizes(self, coef)
+
+    @property
     def scratch_bytes(self) -> int | None:
         """What the square of a working set may take beside the columns; None for no limit."""
         return None
