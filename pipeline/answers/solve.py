@@ -202,7 +202,7 @@ def _answers(
         for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):
             yield from some
         return
-    threads = 1 if source is not None else min(len(chains), n_threads())
+    threads = min(len(chains), n_threads() if source is None else source.at_once)
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(solve_chain, chain, live, source) for chain in chains]
         try:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib.metadata
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ __all__ = [
     "Sign",
     "Workers",
     "check_versions",
+    "named",
     "never",
 ]
 
@@ -55,7 +57,12 @@ class Workers(ABC):
 
     @abstractmethod
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
+        self,
+        fn: Callable[[Item], Result],
+        items: Sequence[Item],
+        retries: int = 2,
+        sign: Sign = never,
+        near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, fn(items[index])) as they complete, with a bounded number in flight.
 
@@ -67,12 +74,18 @@ class Workers(ABC):
         ----------
         sign
             When (`time.monotonic`) the tasks were last seen at work, if that can be told before they end.
+        near
+            Address of the worker that is to do them while it is there.
 
         Raises
         ------
         ClusterLost
             Nobody is left to do the tasks, or they and their copies hang.
         """
+
+    def addresses(self) -> list[str]:
+        """Of the workers that are there; of this process an empty one."""
+        return [""]
 
 
 class InlineWorkers(Workers):
@@ -81,7 +94,12 @@ class InlineWorkers(Workers):
     n = 1
 
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
+        self,
+        fn: Callable[[Item], Result],
+        items: Sequence[Item],
+        retries: int = 2,
+        sign: Sign = never,
+        near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) in order."""
         for index, item in enumerate(items):
@@ -99,17 +117,24 @@ class DaskWorkers(Workers):
         self._count()
 
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
+        self,
+        fn: Callable[[Item], Result],
+        items: Sequence[Item],
+        retries: int = 2,
+        sign: Sign = never,
+        near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) as they complete; what is in flight is cancelled when the caller stops."""
-        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries)
+        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries, named(fn))
         waiting = enumerate(items)
-        self._count()
+        where: dict[str, Any] = {"workers": [near], "allow_other_workers": True} if near else {}
+        if near is None:
+            self._count()
         try:
             while True:
                 # four a worker: the client sends batches every 10 ms, and no worker may wait for the next
                 while len(flight.items) < 4 * self.n and (entry := next(waiting, None)) is not None:
-                    flight.start(*entry)
+                    flight.start(*entry, **where)
                 if not flight.items:
                     return
                 started = time.monotonic()
@@ -120,6 +145,12 @@ class DaskWorkers(Workers):
                 flight.look_after(sign())
         finally:
             flight.cancel()
+
+    def addresses(self) -> list[str]:
+        """Of the workers that the scheduler knows."""
+        with contextlib.suppress(OSError):
+            return sorted(self.client.nthreads())
+        return []
 
     def _count(self) -> int:
         """Count the workers' threads, 0 if there is nobody: those of a batch system come and go."""
@@ -155,8 +186,8 @@ class _Flight:
     What was given up is refused: its future is dropped and cancelled, so a result that comes late goes to nobody.
     """
 
-    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int) -> None:
-        self.client, self.task, self.retries = client, task, retries
+    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int, name: str) -> None:
+        self.client, self.task, self.retries, self.name = client, task, retries, name
         self.items: dict[int, Any] = {}
         self.futures: dict[Any, int] = {}
         self.copied: set[int] = set()
@@ -166,7 +197,8 @@ class _Flight:
         """Submit a task, or a copy of it."""
         self.items[index] = item
         try:
-            future = self.client.submit(self.task, item, retries=self.retries, pure=False, **where)
+            key = f"{self.name}-{uuid.uuid4().hex}"
+            future = self.client.submit(self.task, item, key=key, retries=self.retries, pure=False, **where)
         except RuntimeError as error:  # a client that is closed
             raise ClusterLost("the connection to the cluster was lost; run the command again") from error
         self.futures[future] = index
@@ -209,6 +241,15 @@ class _Flight:
 
 
 # ---- one task
+def named(fn: Callable[..., Any]) -> str:
+    """What the tasks of a function are called, on Dask's dashboard too.
+
+    >>> named(functools.partial(_run_task, "1.0"))
+    'run task'
+    """
+    return str(getattr(fn, "func", fn).__name__).strip("_").replace("_", " ")
+
+
 class _Refusal(NamedTuple):
     """An error of the input, returned and not raised: Dask would only try the task again."""
 

@@ -57,13 +57,19 @@ class _LazyWorkers(Workers):
     def client(self) -> Any:  # type: ignore[override]
         return self._opened().client
 
-    def map(self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never) -> Iterator[tuple[int, Any]]:
+    def addresses(self) -> list[str]:
+        """As `Workers.addresses`."""
+        return self._opened().addresses()
+
+    def map(
+        self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never, near: str | None = None
+    ) -> Iterator[tuple[int, Any]]:
         """As `Workers.map`; no items, no workers."""
         if not items:
             return
         workers = self._opened()
         try:
-            yield from workers.map(fn, items, retries, sign)
+            yield from workers.map(fn, items, retries, sign, near)
         except ClusterLost:
             with self._lock:
                 self._now = None if self._now is workers else self._now

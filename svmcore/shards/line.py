@@ -99,3 +99,9 @@ class Line:
             self.generation = reply.generation
             self.sent[numbers] = True
         return reply
+
+    def close(self) -> None:
+        """Tell the shard, if it is there, that it is not needed any more."""
+        if self.generation is not None:
+            envelope = Envelope(self.opening.key, self.generation, None, NONE, None, [("close", ())])
+            self.pool.submit(self.transport, self.index, envelope)

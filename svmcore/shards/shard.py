@@ -6,6 +6,7 @@ with nothing, and whoever asked says all that is needed. A step that was taken i
 
 import dataclasses
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from svmcore.sources.base import CHUNK
 from svmcore.state import Ends, Part, ends_of, worst_of
 
 __all__ = ["ByPairs", "Envelope", "Given", "Host", "Opening", "Reply", "Step", "Told"]
+
+IDLE_SECONDS = 900.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +160,7 @@ class Shard:
         self.opening, self.X, self.generation = opening, X, uuid.uuid4().hex
         self.points = opening.pattern.alike(X)
         self.programs: dict[str, _Program] = {}
+        self.asked, self.closed = time.monotonic(), False
         self._settled()
 
     def _settled(self) -> None:
@@ -168,6 +172,10 @@ class Shard:
         columns = _Columns(opening.kernel, points, opening.dtype, self.met)
         least = 2 * max(1, columns.n) * columns.dtype.itemsize
         self.columns = CachedColumns(columns, max(least, opening.limit_bytes))
+
+    def close(self) -> None:
+        """Not needed any more."""
+        self.closed = True
 
     # ---- of the rows
     def extent(self) -> Extent | None:
@@ -248,10 +256,13 @@ class Shard:
 
 
 class Host:
-    """The shards of one process; `fetch(address, start, stop)` reads rows of a table. At most `most` are held."""
+    """The shards of one process; `fetch(address, start, stop)` reads rows of a table.
 
-    def __init__(self, fetch: Callable[[Any, int, int], Rows], most: int = 8) -> None:
-        self.fetch, self.most = fetch, most
+    One that nobody has asked for `IDLE_SECONDS` goes when another comes: its driver has gone without a word.
+    """
+
+    def __init__(self, fetch: Callable[[Any, int, int], Rows]) -> None:
+        self.fetch = fetch
         self.shards: dict[str, Shard] = {}
         self._lock = threading.RLock()
 
@@ -261,20 +272,24 @@ class Host:
             shard = self._found(envelope)
             if shard is None:
                 return Reply(None, [])
+            shard.asked = time.monotonic()
             if len(envelope.numbers):
                 shard.met.add(envelope.numbers, envelope.rows)
-            return Reply(shard.generation, [getattr(shard, name)(*given) for name, given in envelope.calls])
+            answers = [getattr(shard, name)(*given) for name, given in envelope.calls]
+            if shard.closed:
+                self.drop(envelope.key)
+            return Reply(shard.generation, answers)
 
     def _found(self, envelope: Envelope) -> Shard | None:
         shard = self.shards.get(envelope.key)
         if shard is None or shard.generation != envelope.generation:
             shard = None
         if shard is None and envelope.opening is not None:
-            opening = envelope.opening
+            opening, idle = envelope.opening, time.monotonic() - IDLE_SECONDS
+            for key in [key for key, other in self.shards.items() if other.asked < idle or key == envelope.key]:
+                self.drop(key)
             shard = Shard(opening, self.fetch(opening.address, opening.start, opening.stop))
             self.shards[envelope.key] = shard
-            for key in list(self.shards)[: -self.most]:
-                del self.shards[key]
         return shard
 
     def drop(self, key: str) -> None:

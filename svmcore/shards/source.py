@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class _Table:
 
 class ShardedSource(Source):
     """Columns of K that no process holds: a shard has those of its rows; see `open`."""
+
+    at_once: ClassVar[int] = 4  # while this process solves a set, the shards are asked by others
 
     def __init__(self, table: _Table, kernel: Kernel, pattern: Points, dtype: np.dtype) -> None:
         self.table, self.kernel, self.pattern = table, kernel, pattern
@@ -128,6 +130,11 @@ class ShardedSource(Source):
         centre, p = self.pattern.centre, self.pattern.n_features
         values = self.pattern.values if self.pattern.is_sparse else np.empty((0, p))
         return ShardedSource(self.table, self.kernel, Points.prepare(values, centre, np.float64), np.dtype(np.float64))
+
+    def close(self) -> None:
+        """Let the shards go; they need not be there any more."""
+        for line in self.group.lines:
+            line.close()
 
     def offset(self, coef: Floats) -> float:
         """What centring the kernel has added to the bias."""

@@ -127,7 +127,7 @@ class SMO(Solver):
     """
 
     name: ClassVar[str] = "smo"
-    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True)
+    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True, shards=True)
     working_set: int = 4096
     newcomers: int = 256
 

@@ -46,6 +46,8 @@ class Source(ABC):
         Whether `lookup` finds columns again without computing them.
     can_take
         Whether `take` gives the source of some rows alone.
+    at_once
+        How many programs are best solved at a time, on threads: 1 where lookups are not for several threads.
     """
 
     n: int
@@ -55,6 +57,7 @@ class Source(ABC):
     exact: "ExactKernel | None" = None
     keeps: ClassVar[bool] = False
     can_take: ClassVar[bool] = False
+    at_once: ClassVar[int] = 1
 
     @abstractmethod
     def diagonal(self) -> Floats:
@@ -128,6 +131,9 @@ class Source(ABC):
     def factor(self) -> Floats | None:
         """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
         return None
+
+    def close(self) -> None:  # noqa: B027  -- most sources hold nothing elsewhere
+        """Give back what is held elsewhere: no program is solved on it any more."""
 
     def offset(self, coef: Floats) -> float:
         """What the bias of the K that is meant is below that of the K that is served, at coefficients `coef` (n,)."""

@@ -27,7 +27,7 @@ class Wire:
     """Messages to shards of this process, pickled as on a network; `fate(k, shard)` may lose what it likes."""
 
     def __init__(self, X, fate=None):
-        self.host, self.fate = Host(lambda _, start, stop: X[start:stop], most=100), fate
+        self.host, self.fate = Host(lambda _, start, stop: X[start:stop]), fate
         self.sizes, self.lock = [], threading.Lock()
 
     def __call__(self, index, envelope):
