@@ -36,6 +36,7 @@ Result = TypeVar("Result")
 LOST_SECONDS = 60.0  # no worker at all for this long ends the work
 COPY_SECONDS = 60.0  # no result and no progress for this long: what is in flight is given to others too
 HANG_SECONDS = 900.0  # and for this long: it hangs
+NEAR_SECONDS = 1.0  # how often it is asked whether the worker is there that a task is for
 POLL_SECONDS = 5.0  # how often it is asked whether a worker is left; a result is seen at once
 VERSION = importlib.metadata.version("marginflow")
 
@@ -125,20 +126,19 @@ class DaskWorkers(Workers):
         near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) as they complete; what is in flight is cancelled when the caller stops."""
-        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries, named(fn))
+        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries, named(fn), near)
         waiting = enumerate(items)
-        where: dict[str, Any] = {"workers": [near], "allow_other_workers": True} if near else {}
         if near is None:
             self._count()
         try:
             while True:
                 # four a worker: the client sends batches every 10 ms, and no worker may wait for the next
                 while len(flight.items) < 4 * self.n and (entry := next(waiting, None)) is not None:
-                    flight.start(*entry, **where)
+                    flight.start(*entry)
                 if not flight.items:
                     return
                 started = time.monotonic()
-                done = self._completed(list(flight.futures))
+                done = self._completed(list(flight.futures), NEAR_SECONDS if near else POLL_SECONDS)
                 flight.waited += min(time.monotonic() - started, 2 * POLL_SECONDS)  # this process may have slept
                 for future in done:
                     yield from flight.landed(future)
@@ -162,15 +162,15 @@ class DaskWorkers(Workers):
         self._seen = now if found else self._seen
         return found
 
-    def _completed(self, futures: list[Any]) -> list[Any]:
-        """Those that are done, after `POLL_SECONDS` at the latest; ClusterLost when nobody is left to do them."""
+    def _completed(self, futures: list[Any], seconds: float) -> list[Any]:
+        """Those that are done, after `seconds` at the latest; ClusterLost when nobody is left to do them."""
         from distributed import wait
         from distributed.client import FuturesCancelledError
 
         if time.monotonic() - self._counted > POLL_SECONDS:
             self._count()
         try:
-            return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
+            return list(wait(futures, timeout=seconds, return_when="FIRST_COMPLETED").done)
         except FuturesCancelledError as error:
             raise ClusterLost("the connection to the cluster was lost; run the command again") from error
         except TimeoutError:
@@ -186,8 +186,8 @@ class _Flight:
     What was given up is refused: its future is dropped and cancelled, so a result that comes late goes to nobody.
     """
 
-    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int, name: str) -> None:
-        self.client, self.task, self.retries, self.name = client, task, retries, name
+    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int, name: str, near: str | None) -> None:
+        self.client, self.task, self.retries, self.name, self.near = client, task, retries, name, near
         self.items: dict[int, Any] = {}
         self.futures: dict[Any, int] = {}
         self.copied: set[int] = set()
@@ -196,6 +196,8 @@ class _Flight:
     def start(self, index: int, item: Any, **where: Any) -> None:
         """Submit a task, or a copy of it."""
         self.items[index] = item
+        if self.near is not None:
+            where = {"workers": [self.near], "allow_other_workers": True}
         try:
             key = f"{self.name}-{uuid.uuid4().hex}"
             future = self.client.submit(self.task, item, key=key, retries=self.retries, pure=False, **where)
@@ -221,6 +223,8 @@ class _Flight:
 
     def look_after(self, sign: float) -> None:
         """Copy what seems to hang to other workers, once; ClusterLost when the copies do too."""
+        if self.near is not None and self.waited >= NEAR_SECONDS and self.client.status == "running":
+            self._leave()
         quiet = min(self.waited, time.monotonic() - sign)
         if quiet > HANG_SECONDS:
             raise ClusterLost(
@@ -233,6 +237,16 @@ class _Flight:
             for index in self.items.keys() - self.copied:
                 self.copied.add(index)
                 self.start(index, self.items[index], **({"workers": free, "allow_other_workers": True} if free else {}))
+
+    def _leave(self) -> None:
+        """Give what was near a worker that has gone to any other.
+
+        A task that finds no worker at all when it is submitted waits for that one alone, whatever it allows.
+        """
+        if self.near not in self.client.nthreads():
+            self.near = None
+            for index, item in self.items.items():
+                self.start(index, item)
 
     def cancel(self) -> None:
         """Give all up."""
