@@ -204,6 +204,7 @@ class _Rounds:
                 status = self._round()
                 if status is not None:
                     break
+                self.monitor.keeps(self.state.snapshot)
         finally:
             self.working.release()
         return Outcome(status, self.n_iter, self.state.snapshot())

@@ -46,6 +46,8 @@ class Source(ABC):
         Whether `lookup` finds columns again without computing them.
     can_take
         Whether `take` gives the source of some rows alone.
+    repeats
+        Whether a program that is solved again gives the same bits.
     at_once
         How many programs are best solved at a time, on threads: 1 where lookups are not for several threads.
     """
@@ -57,6 +59,7 @@ class Source(ABC):
     exact: "ExactKernel | None" = None
     keeps: ClassVar[bool] = False
     can_take: ClassVar[bool] = False
+    repeats: ClassVar[bool] = True
     at_once: ClassVar[int] = 1
 
     @abstractmethod
