@@ -61,6 +61,7 @@ def plan(
     config: Config,
     set_: Set = [],  # noqa: B006
     json_: Json = False,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Plan for so many workers.")] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Open what the config of somebody's run names.")] = False,
 ) -> None:
     """Bytes and seconds, before any work."""
@@ -71,7 +72,7 @@ def plan(
 
     if not trust:
         check_own_config(config)
-    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED)), json_, plan_text)
+    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED), workers=workers), json_, plan_text)
 
 
 @app.command()
