@@ -20,7 +20,7 @@ from scipy import sparse
 from svmcore.errors import InvalidProblem
 from svmcore.points.byte_products import is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
-from svmcore.points.lattice import Codes, encode, integer_products
+from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import one_blas_thread, split_range
 
@@ -124,6 +124,20 @@ class Points:
                 return cls._of_codes(*found)
             X = rows if density >= DENSITY else X
         return cls._about_mean(X, density, dtype)
+
+    def alike(self, X: Rows) -> "Points | None":
+        """More rows `X` (m, p) in the form of these, about their centre; None where they are not on their lattice."""
+        _check_table(X)
+        if not self.on_lattice:
+            return dataclasses.replace(Points.prepare(X, self.centre, self.dtype), whole=self.whole)
+        codes = encode_alike(_as_dense(X), self.centre, self.values)
+        return None if codes is None else dataclasses.replace(Points._of_codes(self.centre, codes), whole=self.whole)
+
+    @property
+    def pattern(self) -> "Points":
+        """None of the rows: their form, centre and step, for others to be prepared `alike`."""
+        values = self.values.loosened() if self.on_lattice else self.values
+        return Points(values[:0], self.moments.take(slice(0, 0)), self.centre)
 
     @classmethod
     def _about_mean(cls, X: Rows, density: float, dtype: DTypeLike) -> "Points":
