@@ -47,6 +47,10 @@ class Outputs:
         if not isinstance(self.kernel, InnerProductKernel) or self.kernel.is_linear:
             return []
         points = self.kernel.prepare_gram(self.support_vectors, np.float32)
+        if points.on_lattice:  # other rows may be a little further off it than these
+            codes = points.values.loosened()
+            loose = dataclasses.replace(codes, deviation=2.0 * codes.deviation)
+            points = dataclasses.replace(points, values=loose)
         return [] if points.is_sparse else _parts(points)
 
     @cached_property
@@ -75,14 +79,19 @@ class Outputs:
         _ = (self._weights,) if self.kernel.is_linear else (self._coarse or self._fine, self._columns)
 
     # ---- rows
+    def _coarsely(self, X: Rows) -> Points | None:
+        """Rows `X` (n, p) in the form of `_coarse`, reaching as far as they do; None if they have no such form."""
+        P = self._coarse[0].alike(X) if self._coarse else None
+        return None if P is None else dataclasses.replace(P, whole=None)
+
     def add(self, X: Rows, out: Floats) -> None:
         """Add the values at `X` (n, p) to `out` (n, k), in float64."""
         if self.kernel.is_linear:
             out += X @ self._weights
             return
         parts = self._coarse
-        P = parts[0].prepared_alike(X) if parts and parts[0].on_lattice and parts[0].values.exact else None
-        if P is None or not P.values.exact:
+        P = self._coarsely(X) if parts and parts[0].on_lattice and parts[0].values.exact else None
+        if P is None:
             parts = self._fine
             P = self.kernel.prepare(X, parts[0].centre, np.float64)
         for here, at, K in self._tiles(P, parts, np.float64):
@@ -94,7 +103,7 @@ class Outputs:
         None is returned, and nothing added, where nothing is faster than float64.
         """
         parts = self._coarse
-        P = parts[0].prepared_alike(X) if parts else None
+        P = self._coarsely(X)
         if P is None:
             return None
         extent = parts[0].extent

@@ -25,7 +25,7 @@ from svmcore.points.byte_products import (
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Codes", "encode", "encode_as", "integer_products"]
+__all__ = ["Codes", "encode", "encode_alike", "integer_products"]
 
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step
@@ -80,6 +80,11 @@ class Codes:
         """The rows as the right side of products, kept."""
         return packed_rows(self.bytes)
 
+    def loosened(self) -> "Codes":
+        """The same, taken to deviate by all that rounding explains: other rows on the lattice are rounded too."""
+        limit = EXACT * self.step * float(self.bytes.max(initial=0))
+        return Codes(self.bytes, self.n_features, self.step, max(self.deviation, limit), self.exact)
+
     def decoded(self) -> Any:
         """The rows h k about the corner, (n, p) float64."""
         return self.bytes[:, : self.n_features] * self.step
@@ -111,19 +116,6 @@ def encode(X: Any) -> tuple[Any, Codes] | None:
     return None
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def encode_as(X: Any, corner: Any, codes: Codes) -> Codes | None:
-    """The codes of `X` (m, p) on the lattice of other rows, or None if it is not on that.
-
-    >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
-    >>> encode_as(np.array([[-0.5, 0.0]]), corner, codes).bytes[:, :2]
-    array([[1, 2]], dtype=uint8)
-    >>> encode_as(np.array([[-2.0, 0.5]]), corner, codes) is None
-    True
-    """
-    return _coded(X, corner, codes.step, LEVELS * codes.step)
-
-
 def _coded(X: Any, corner: Any, step: float, span: float) -> Codes | None:
     n, p = X.shape
     written = np.zeros((n, -(-p // 4) * 4), np.uint8)
@@ -135,6 +127,24 @@ def _coded(X: Any, corner: Any, step: float, span: float) -> Codes | None:
     split_range(n, part, least=1024)
     deviation = max(found) + 2.0**-52 * span
     return Codes(written, p, step, deviation, deviation <= EXACT * span) if deviation < np.inf else None
+
+
+def encode_alike(X: Any, corner: Any, like: Codes) -> Codes | None:
+    """The codes of `X` (m, p) on the lattice of others, or None if it is not on that within what those deviate.
+
+    >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
+    >>> encode_alike(np.array([[-0.5, 2.5]]), corner, codes).bytes[:, :2]
+    array([[1, 7]], dtype=uint8)
+    >>> encode_alike(np.array([[-0.4, 2.5]]), corner, codes) is None
+    True
+    """
+    n, p = X.shape
+    least, most = X.min(axis=0, initial=np.inf) - corner, X.max(axis=0, initial=-np.inf) - corner
+    if n and not ((least > -0.5 * like.step).all() and (most < (LEVELS + 0.5) * like.step).all()):
+        return None
+    written = np.zeros((n, -(-p // 4) * 4), np.uint8)
+    missed = _encode(X, corner, like.step, like.deviation, written) if n else 0.0
+    return Codes(written, p, like.step, like.deviation, like.exact) if missed <= like.deviation else None
 
 
 def _smallest_gap(sample: Any) -> float:
@@ -154,7 +164,7 @@ def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         for f in range(X.shape[1]):
             u = np.float64(X[i, f]) - corner[f]
-            k = min(max(np.rint(u / step), 0.0), 255.0)
+            k = np.rint(u / step)
             out[i, f] = np.uint8(np.int64(k))
             # floats that are not negative are in the order of their bits, a NaN above all: this loop vectorises
             most = max(most, np.float64(abs(u - step * k)).view(np.int64))
