@@ -31,6 +31,7 @@ from svmcore.errors import InputError
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
+from svmcore.train.doubt import doubt
 
 __all__ = [
     "ProblemResult",
@@ -60,7 +61,8 @@ class ProblemResult:
     `support` are variables with their values `beta`, and `rows` the merged training rows that they are of; the counts
     are of original rows, `norm2` is ||w||^2, `slack` the sum of what the original rows trained on cost. The model is
     (K beta + bias) / scale; `epsilon` is half the width of a tube that was found. `residual` (m,) is p - u of all
-    variables, which does not depend on C: where the next problem of a chain starts. `sigmoid` is Platt's A and B.
+    variables, which does not depend on C: where the next problem of a chain starts. `sigmoid` is Platt's A and B,
+    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite.
     """
 
     fingerprint: str
@@ -82,6 +84,7 @@ class ProblemResult:
     certificate: dict[str, float | None]
     history: list[list[float]]
     sigmoid: list[float] | None = None
+    doubt: list[float | None] | None = None
     reused: bool = False
 
 
@@ -117,6 +120,7 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         "certificate": _numbers(solution.certificate),
         "history": history,
         "sigmoid": sigmoid_of(task, qp, beta, decision, answer.scale),
+        "doubt": [finite(value) for value in doubt(task.built, qp, solution)],
     }
     if task.fold is not None:
         decision = decision[held_out_counts(task.dataset, task.fold) > 0]

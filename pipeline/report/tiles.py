@@ -31,6 +31,9 @@ def tiles_of(metrics: dict[str, Any], n_classes: int | None, batch: Batch | None
         tiles.append(Tile("points", formats.count(len(batch.points)), len(batch.points)))
     share = f"{formats.percent(n_support / n_train, 1)} of the rows" if n_support and n_train else ""
     tiles.append(Tile("support vectors", formats.count(n_support), n_support, share))
+    proved = metrics.get("proved_labels")
+    if proved is not None and n_test:
+        tiles.append(Tile("labels proved", formats.percent(proved / n_test), proved / n_test, "as the exact optimum's"))
     total = (metrics.get("seconds") or {}).get("total")
     tiles.append(Tile("total time", quantities.seconds(total), total))
     return [tile for tile in tiles if tile.value is not None]

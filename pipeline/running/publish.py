@@ -82,6 +82,7 @@ def _record(
         "classes": data.classes,
         **_scored(session, trained),
         "n_support": trained.n_support if trained else None,
+        "proved_labels": trained.proved if trained else None,
         "relative_gap": metrics.worst([one["relative_gap"] for one in every]),
         "kkt_gap": metrics.worst([one["kkt_gap"] for one in every]),
         "seconds": session.clock.seconds(),

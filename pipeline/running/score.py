@@ -12,6 +12,7 @@ from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
 from pipeline.model import decisions
+from pipeline.model.proved import proved_labels
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
@@ -25,12 +26,16 @@ __all__ = ["Trained", "names_of", "score", "scorers"]
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """Scores of one point, `test` and `train`, on all rows; its model and evaluation.json are in the draft."""
+    """Scores of one point, `test` and `train`, on all rows; its model and evaluation.json are in the draft.
+
+    `proved` test rows have a label that the exact optimum provably gives them too; None where that is not known.
+    """
 
     part: Part
     scores: dict[str, dict[str, float | None] | None]
     n_support: int
     per_class: list[dict[str, Any]]
+    proved: int | None = None
 
 
 def scorers(session: Session) -> Workers | None:
@@ -74,9 +79,10 @@ def score(session: Session, batch: Batch) -> Trained:
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
         if dataset.n_test and dataset.kind.answers == "labels":
             found["right"] = _right(dataset, model, tested)
+            found["proved"] = proved_labels(dataset, model, tasks, results, tested)
         write_json(session.folder / "evaluation.json", found)
         scores = _scores(session.exp.scores, dataset, model, decision, tested)
-        trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class)
+        trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class, found.get("proved"))
         metadata = _claims(session, part.data, tasks, trained)
         metadata["provenance"] = origin(session.exp, dataset)
         metadata["per_class"] = [

@@ -106,19 +106,20 @@ def _votes(low: Floats, high: Floats, n_classes: int) -> tuple[Floats, Floats]:
 
 
 def is_told(decision: Floats, error: Floats, n_classes: int, scheme: str) -> Floats:
-    """Whether `vote` says the same of all decision values within `error` (n,) of those (n, k): (n,) bool.
+    """Whether `vote` says the same of all decision values within `error`, (n,) or (n, k), of those (n, k): (n,) bool.
 
     >>> is_told(np.array([[0.1, -2.0, -1.0], [0.1, 0.0, -1.0]]), np.array([0.2, 0.2]), 3, "ovr")
     array([ True, False])
     """
-    error = error[:, None]
+    error = np.broadcast_to(error.reshape(len(decision), -1), decision.shape)
     if decision.shape[1] == 1:
         return np.asarray((np.abs(decision) > error)[:, 0])
-    if scheme == "ovr":
-        most = np.sort(decision, axis=1)
-        return most[:, -1] - most[:, -2] > 2.0 * error[:, 0]
-    least, most = _votes(decision - error, decision + error, n_classes)
     found, rows = vote(decision, n_classes, scheme), np.arange(len(decision))
+    if scheme == "ovr":
+        others = decision + error
+        others[rows, found] = -np.inf
+        return np.asarray((decision - error)[rows, found] > others.max(axis=1))
+    least, most = _votes(decision - error, decision + error, n_classes)
     order = n_classes * least[rows, found] - found
     others = n_classes * most - np.arange(n_classes)
     others[rows, found] = -n_classes

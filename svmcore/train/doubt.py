@@ -53,13 +53,13 @@ class Doubts:
     Attributes
     ----------
     kernel, centre
-        What K was of, with numbers for its parameters, and the centre of its rows (p,).
+        What K was of, with numbers for its parameters, and the centre of its rows (p,); None if it is not centred.
     each
         (k, 3) the `Doubt` of each problem, in units of its program; `scale` (k,) is what the model divided by.
     """
 
     kernel: Kernel
-    centre: Floats
+    centre: Floats | None
     each: Floats
     scale: Floats
 
