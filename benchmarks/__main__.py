@@ -11,7 +11,11 @@ from pathlib import Path
 from benchmarks import results
 
 DOCS = Path(__file__).parent.parent / "docs"
-BESIDE = {"search": "GridSearchCV", "predict": "labels of many rows"}  # modules of suites with `run` and `show`
+BESIDE = {
+    "search": "GridSearchCV",
+    "predict": "labels of many rows",
+    "machines": "SVR, NuSVC, one class",
+}  # modules of suites with `run` and `show`
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 #   make bench-batch DATA=PATH
 #   make bench-search DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=2000]
 #   make bench-predict DATA=PATH [ONLY=marginflow,scikit-learn-intelex] [ROWS=10000]
+#   make bench-machines DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=5000]
 #   make bench-truth [MINUTES=60] [ONLY=linear,phoneme] [JOBS=2] [RESUME=1] [REUSE_PEER=1] [BASELINE=1]
 #   make bench-truth-libsvm [MINUTES=60] [JOBS=2]    LIBSVM's answers alone, in advance, for REUSE_PEER=1
 #   make bench-report            docs/performance.md from the JSON lines
@@ -10,7 +11,7 @@ BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-batch bench-search bench-predict bench-truth bench-truth-libsvm bench-report
+.PHONY: bench bench-batch bench-search bench-predict bench-machines bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -32,6 +33,9 @@ bench-search: .env-bench/ready
 
 bench-predict: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks predict $(BENCH_RUN)
+
+bench-machines: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks machines $(BENCH_RUN)
 
 # Exit 1 for any false certificate; the page is written in any case.
 bench-truth: .env-bench/ready

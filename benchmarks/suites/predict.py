@@ -39,12 +39,14 @@ class Contest:
     share: float = 0.1
 
 
-def _dense(table: Callable[[Path], cases.Table], n_test: int) -> Callable[[Path], tuple[Any, np.ndarray, Any]]:
-    def read(data: Path) -> tuple[Any, np.ndarray, Any]:
-        found = table(data)
-        return found.X, found.y, found.X_test[:n_test]
+def _mnist(data: Path) -> tuple[Any, np.ndarray, Any]:
+    table = cases.MULTICLASS["mnist-60000"].read(data)
+    return table.X, table.y, table.X_test
 
-    return read
+
+def _ijcnn1(data: Path) -> tuple[Any, np.ndarray, Any]:
+    table = cases.SINGLE["ijcnn1"].read(data)
+    return table.X, table.y, table.X_test[:50_000]
 
 
 def _reuters(data: Path) -> tuple[Any, np.ndarray, Any]:
@@ -55,8 +57,8 @@ def _reuters(data: Path) -> tuple[Any, np.ndarray, Any]:
 
 
 CONTESTS = (
-    Contest("mnist-predict", _dense(cases.MULTICLASS["mnist-60000"].read, 10_000), 10, 0.02, 60_000),
-    Contest("ijcnn1-predict", _dense(cases.SINGLE["ijcnn1"].read, 50_000), 32, 2, 49_990),
+    Contest("mnist-predict", _mnist, 10, 0.02, 60_000),
+    Contest("ijcnn1-predict", _ijcnn1, 32, 2, 49_990),
     Contest("reuters-predict", _reuters, 10, 1, 60_000, 1.0),
 )
 
