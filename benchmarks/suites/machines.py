@@ -1,4 +1,4 @@
-"""Regression, novelty and nu: fits of the other machines, against scikit-learn-intelex where it has them and scikit-learn.
+"""Fits of SVR, NuSVC and OneClassSVM against scikit-learn, and scikit-learn-intelex where it has them.
 
 Each fit runs in a fresh process, after a small one that compiles; the solvers alternate. What they say of rows that
 none was trained on is compared.
