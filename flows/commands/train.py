@@ -19,6 +19,9 @@ def run(
     no_prefect: Annotated[bool, typer.Option("--no-prefect", help="Run the stages plainly.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all, say what it costs, train nothing.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 unless all is certified within its limits.")] = False,
+    prove: Annotated[
+        float, typer.Option("--prove", metavar="SHARE", help="Solve on until this share of the test labels is proved.")
+    ] = 0.0,
     performance_report: Annotated[
         bool, typer.Option("--performance-report", help="Keep Dask's report of the workers' time with the run.")
     ] = False,
@@ -35,6 +38,7 @@ def run(
     from pipeline.running.run import execute
     from pipeline.running.session import Dask, check_inputs
 
+    set_ = [*set_, f"prove={prove}"] if prove else set_
     exp = load_experiment(config, set_)
     if dry_run:
         put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)

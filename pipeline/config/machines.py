@@ -24,6 +24,7 @@ BY_TASK = (
     "class_weight",
     "multiclass",
     "probability",
+    "prove",
 )  # keys that not every task has
 
 

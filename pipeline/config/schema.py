@@ -65,6 +65,7 @@ class Experiment(Section):
         default=None, description="balanced, or a mapping of labels to positive weights"
     )
     multiclass: Literal["ovr", "ovo"] = Field(default="ovr", description="ovr or ovo")
+    prove: float = Field(default=0.0, ge=0, le=1, description="a share of the test rows, 0 to 1")
     probability: bool = Field(default=False, description="true or false")
     solver: Annotated[dict[str, Any], BeforeValidator(valid_solver)] = Field(
         default_factory=lambda: valid_solver("auto"), description="a solver, such as {name: smo, tol: 1e-3}"

@@ -22,7 +22,7 @@ class Classification(Kind):
     """Two classes or more."""
 
     answers: ClassVar[Answers] = "labels"
-    keys: ClassVar[tuple[str, ...]] = ("class_weight", "multiclass", "probability")
+    keys: ClassVar[tuple[str, ...]] = ("class_weight", "multiclass", "probability", "prove")
     scores: ClassVar[tuple[str, ...]] = ("accuracy",)
     examples: ClassVar[tuple[str, ...]] = (
         *("accuracy", "balanced_accuracy", "f1_macro"),

@@ -14,7 +14,7 @@ from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
 from pipeline.running.plan import foretold
 from pipeline.running.publish import publish
-from pipeline.running.score import names_of, score
+from pipeline.running.score import score, solve_and_prove
 from pipeline.running.session import NO_DASK, Dask, Session, check_inputs, open_session
 from pipeline.running.steps import Steps, silently
 from pipeline.running.sweep import rank, refit
@@ -36,7 +36,7 @@ def train(session: Session, step: Steps) -> dict[str, Any]:
     session.forecast = foretold(session, batch)
     if session.exp.sweep is not None:
         return _train_sweep(session, step, batch)
-    counts = step("solve", solve, session, batch, names_of(batch))
+    batch, counts = step("solve", solve_and_prove, session, batch)
     trained = step("score", score, session, batch)
     session.release()
     return step("publish", publish, session, batch, counts, trained)

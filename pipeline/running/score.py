@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.answers.problem import ProblemTask, target_of
 from pipeline.answers.result import doubled, read_answers
+from pipeline.compute.progress import silent
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
 from pipeline.kinds.base import Outputs
@@ -15,13 +16,17 @@ from pipeline.model import decisions
 from pipeline.model.proved import proved_labels
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
-from pipeline.running.batch import Batch
+from pipeline.running.batch import Batch, Counts, solve
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
 from svmcore.model import Model, vote
+from svmcore.solution import Status
 
-__all__ = ["Trained", "names_of", "score", "scorers"]
+__all__ = ["Trained", "score", "scorers", "solve_and_prove"]
+
+SHRINK = 10.0  # of tol, where labels are to be proved: the square of a bound shrinks nearly as much
+FINEST = 1e-7  # tol that is not gone below
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +65,45 @@ def _tasks(part: Part) -> list[ProblemTask]:
 
 def _labels(tasks: Sequence[ProblemTask], dataset: Any) -> list[Any]:
     return [dataset.kind.label(target_of(task), dataset.classes) for task in tasks]
+
+
+def solve_and_prove(session: Session, batch: Batch) -> tuple[Batch, Counts]:
+    """Solve a batch of one point, and on until the share of test labels that the config asks for is proved.
+
+    Each time with a tenth of tol, on the same K and from the last answers; the session's experiment has the last tol.
+    It ends earlier where an answer has not converged, has no duality gap, or would need a tol below 1e-7.
+    """
+    counts = solve(session, batch, names_of(batch))
+    while session.exp.prove and session.exp.tol > SHRINK * FINEST and _lacks_proof(session, batch):
+        batch = _finer(session, batch)
+        counts += solve(session, batch, names_of(batch))
+    return batch, counts
+
+
+def _lacks_proof(session: Session, batch: Batch) -> bool:
+    """Whether too few labels are proved, and a smaller tol would change that."""
+    (part,) = batch.parts
+    dataset, tasks = datasets.open_dataset(part.data.path), _tasks(part)
+    results, _ = read_answers(tasks)
+    if not dataset.n_test or any(result.status != Status.CONVERGED for result in results):
+        return False
+    with session.clock("score"):
+        model, support = scoring.assemble(dataset, part.plan.kernel, tasks, results)
+        recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks, model, support)
+        tested = decisions.decide_test_rows(dataset, model, silent, scorers(session), recipe)
+        proved = proved_labels(dataset, model, tasks, results, tested)
+    return proved is not None and proved < session.exp.prove * dataset.n_test
+
+
+def _finer(session: Session, batch: Batch) -> Batch:
+    """The same problems with a smaller tol, each from its last answer."""
+    changed = {"tol": session.exp.tol / SHRINK}
+    session.exp = session.exp.model_copy(update={"solver": session.exp.solver | changed})
+    (part,) = batch.parts
+    ((index, _),) = part.tasks.items()
+    after = [dataclasses.replace(t, solver=t.solver | changed, warm=t.fingerprint) for t in _tasks(part)]
+    points = tuple(dataclasses.replace(point, exp=session.exp) for point in batch.points)
+    return Batch(points, (dataclasses.replace(part, tasks={index: [after]}),))
 
 
 def score(session: Session, batch: Batch) -> Trained:

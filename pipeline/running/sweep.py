@@ -15,8 +15,8 @@ from pipeline.model import assemble as scoring
 from pipeline.model import decisions
 from pipeline.model.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
 from pipeline.rows import dataset as datasets
-from pipeline.running.batch import Batch, Counts, of_one, solve
-from pipeline.running.score import Trained, names_of, score, scorers
+from pipeline.running.batch import Batch, Counts, of_one
+from pipeline.running.score import Trained, score, scorers, solve_and_prove
 from pipeline.running.session import Session
 
 __all__ = ["rank", "refit", "scored_on", "sweep_of"]
@@ -62,7 +62,7 @@ def refit(session: Session, batch: Batch, best: Entry) -> tuple[Trained, Counts]
     point = next(point for point in batch.points if point.index == best.index)
     own = dataclasses.replace(session, exp=point.exp)
     one = of_one(own, batch.part_of(point).data, point.exp)
-    counts = solve(own, one, names_of(one))
+    one, counts = solve_and_prove(own, one)
     return score(own, one), Counts(counts.problems, counts.problems_reused)
 
 

@@ -74,6 +74,14 @@ class Outputs:
         """Coefficients (m, k + 1) float32, and the largest of each row."""
         return np.vstack([self.coef, np.abs(self.coef).max(axis=0, initial=0.0)]).T.astype(np.float32)
 
+    @cached_property
+    def grain(self) -> int:
+        """Rows of a tile: many of CSR rows, for which columns are spread out once, and of few support vectors."""
+        if self.kernel.is_linear:
+            return BLOCK
+        parts = self._coarse or self._fine
+        return BLOCK if parts[0].is_sparse or len(parts) == 1 else ROWS
+
     def prepare(self) -> None:
         """Make what every thread would make for itself."""
         _ = (self._weights,) if self.kernel.is_linear else (self._coarse or self._fine, self._columns)
@@ -123,7 +131,7 @@ class Outputs:
 
     def _tiles(self, P: Points, parts: list[Points], dtype: DTypeLike) -> Iterator[tuple[slice, slice, Floats]]:
         """(rows, support vectors, kernel values of them), of which the last is written over by the next."""
-        step = BLOCK if P.is_sparse else ROWS
+        step = self.grain
         memory = np.empty((min(step, len(P)), WIDTH), dtype)
         for start in range(0, len(P), step):
             left = P.rows(start, min(start + step, len(P)))

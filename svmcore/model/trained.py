@@ -11,7 +11,7 @@ from svmcore.errors import InputError
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.model.multiclass import is_told, vote
-from svmcore.model.outputs import BLOCK, ROWS, Outputs
+from svmcore.model.outputs import BLOCK, Outputs
 from svmcore.model.probability import class_probabilities, sigmoid
 from svmcore.points import Floats, Rows
 from svmcore.runtime.threads import one_blas_thread, split_range
@@ -113,7 +113,7 @@ class Model:
                 some = slice(lo, min(lo + BLOCK, stop))
                 add(X[some], out[some])
 
-        split_range(X.shape[0], part, grain=BLOCK if sparse.issparse(X) else ROWS)
+        split_range(X.shape[0], part, grain=self._outputs.grain)
         return out
 
     def predict(self, X: Rows) -> Floats:

@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import make_classification
 
 from pipeline import load_model, run
+from pipeline.model.verify import verify
 from svmcore.estimator import SVC
 
 
@@ -37,6 +38,20 @@ def test_proved_labels__are_as_many_as_the_estimator_proves(tmp_path):
     values, bound = model.decision_function(X[300:], return_bound=True)
     assert record["proved_labels"] == pytest.approx((np.abs(values) > bound).sum(), abs=3)
     assert "labels proved" in (Path(record["run"]) / "report.html").read_text()
+
+
+@pytest.mark.parametrize("sweep", [None, {"grid": {"C": [1, 2]}}], ids=["run", "sweep"])
+def test_prove__solves_on_until_the_share_is_proved(sweep, tmp_path):
+    rough, _, _ = trained(tmp_path, {"name": "rbf", "gamma": 0.2}, 1e-2)
+    assert rough["proved_labels"] < 150
+    given = {"prove": 0.95} | ({"sweep": sweep} if sweep else {})
+    record, _, _ = trained(tmp_path, {"name": "rbf", "gamma": 0.2}, 1e-2, **given)
+    assert 190 <= record["proved_labels"] <= 200
+    assert record["status"] == "converged"
+    assert verify(record["model"])["agrees"]
+    if not sweep:
+        assert record["config"]["solver"]["tol"] < 1e-2
+        assert record["problems"]["total"] > rough["problems"]["total"]
 
 
 def test_proved_labels__are_unknown_without_a_gap(tmp_path):
