@@ -328,7 +328,7 @@ def recomputed(rows_run, tmp_path_factory):
         verify_module.load_experiment(stored.metadata["config"]), tmp_path_factory.mktemp("again"), verify_module.silent
     )
     found = list(verify_module._found(stored, dataset, tmp_path_factory.mktemp("root"), verify_module.silent))
-    return stored, dataset, np.stack([part.decision for _, _, part in found], axis=1)
+    return stored, dataset, np.stack([part.decision for _, _, part, _ in found], axis=1)
 
 
 def test_accuracies__may_be_off_by_the_copies_of_doubtful_rows_and_no_more(recomputed):
