@@ -83,9 +83,9 @@ def mapped(monkeypatch):
     """Names of the functions that went to Dask workers."""
     names, original = [], DaskWorkers.map
 
-    def spied(self, fn, items, retries=2, sign=never):
+    def spied(self, fn, items, retries=2, sign=never, near=None):
         names.append(getattr(fn, "__name__", "partial"))
-        return original(self, fn, items, retries, sign)
+        return original(self, fn, items, retries, sign, near)
 
     monkeypatch.setattr(DaskWorkers, "map", spied)
     return names
