@@ -8,10 +8,9 @@ import numpy as np
 
 from pipeline.config.schema import Experiment
 from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_folder
-from svmcore.kernels import Kernel
-from svmcore.tasks import Task
+from svmcore.train.plan import served_kernel
 
-__all__ = ["KernelPlan", "choose_plan", "plan_kernel", "served_kernel"]
+__all__ = ["KernelPlan", "choose_plan", "plan_kernel"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +22,6 @@ class KernelPlan:
     dtype: str
     kernel_id: str
     gram: str | None
-
-
-def served_kernel(kernel: Kernel, machine: Task) -> Kernel:
-    """The kernel that K is computed of: centred where the coefficients sum to 0, which leaves the program the same."""
-    return kernel.centred() if machine.can_centre else kernel
 
 
 def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:

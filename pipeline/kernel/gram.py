@@ -1,9 +1,9 @@
 """The kernel matrix K of a dataset, computed in strips by the workers into one file that every solver maps.
 
-    ROOT/gram/FINGERPRINT/gram.json     n, dtype, kernel, fingerprint of the rows
-                          c/0/0         K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
-                          strips/00012  written after strip 12: its checksums
-                          zarr.json     written last, when every strip is finished
+    ROOT/gram/FINGERPRINT/c/0/0          K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
+                          strips/00012   written after strip 12: its checksums
+                          zarr.json      makes it an array
+                          manifest.json  written last: n, dtype, kernel, fingerprint of the rows, all strips
 
 Each symmetric pair is computed once. The strips depend on n and the type alone, so any workers, a resume after a crash
 and a second run at the same time write the same bytes. Several kernels of one dataset share their inner products.
@@ -12,7 +12,6 @@ and a second run at the same time write the same bytes. Several kernels of one d
 import contextlib
 import dataclasses
 import errno
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +26,9 @@ from pipeline.config.quantities import size
 from pipeline.kernel.sample import SampleTask, differing_strips
 from pipeline.kernel.strips import StripTask, compute_strip, marker, partition, unmap
 from pipeline.storage.cache import claim, in_turn
-from pipeline.storage.files import remove_empty, rename, sha256_of_json, write_json
+from pipeline.storage.files import remove_empty, rename, sha256_of_json
 from pipeline.storage.leases import owned_folder
+from pipeline.storage.manifest import compare, read_manifest, write_manifest
 from svmcore.errors import InputError, MemoryLimit, SVMError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
@@ -45,6 +45,7 @@ __all__ = [
     "open_gram",
 ]
 
+KIND = "gram"
 FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
 
@@ -79,14 +80,15 @@ def open_gram(path: str | Path) -> Floats:
     folder = Path(path)
     values = folder / "c" / "0" / "0"
     try:
-        described = json.loads((folder / "gram.json").read_text())
-        n, dtype = int(described["n"]), np.dtype(described["dtype"])
-        marked = all(marker(folder, index).is_file() for index in range(len(partition(n, dtype))))
-        finished = marked and (folder / "zarr.json").is_file() and values.stat().st_size == n * n * dtype.itemsize
+        manifest = read_manifest(folder, KIND)
+        for part in manifest["parts"]:
+            compare(folder, manifest, part)
+        n, dtype = int(manifest["n"]), np.dtype(manifest["dtype"])
+        whole = values.stat().st_size == n * n * dtype.itemsize
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds no kernel matrix ({error}); run the experiment again") from error
-    if not finished:
-        raise InputError(f"the kernel matrix in {folder} is not finished; run the experiment again")
+        raise InputError(f"{folder} holds no finished kernel matrix ({error}); run the experiment again") from error
+    if not whole:
+        raise InputError(f"the kernel matrix in {folder} is not whole; run the experiment again")
     return np.memmap(values, dtype, "r", shape=(n, n))
 
 
@@ -157,8 +159,8 @@ def compute_grams(
     fingerprints = [gram_fingerprint(dataset, kernel, dtype) for kernel in numeric]
     folders = [gram_folder(root, fingerprint) for fingerprint in fingerprints]
     claim(Path(root), [f"gram/{folder.name}" for folder in folders])
-    for folder, kernel in zip(folders, numeric, strict=True):
-        _create(folder, dataset, kernel, dtype)
+    for folder in folders:
+        _create(folder, dataset.n_merged, dtype)
     tasks = _tasks(dataset, numeric, dtype, folders)
     reused = np.zeros(len(kernels), int)
     try:
@@ -168,8 +170,8 @@ def compute_grams(
         reused -= _repaired(tasks, workers)
     finally:
         unmap()  # the solver maps K too, and pages count once a mapping
-    for folder in folders:
-        _publish(folder, dataset.n_merged, dtype, len(tasks))
+    for folder, kernel in zip(folders, numeric, strict=True):
+        _publish(folder, dataset, kernel, dtype, len(tasks))
     return [
         Gram(folder, fingerprint, dataset.n_merged, dtype, len(tasks), int(count))
         for folder, fingerprint, count in zip(folders, fingerprints, reused, strict=True)
@@ -228,15 +230,12 @@ def _tasks(dataset: Any, kernels: Sequence[Kernel], dtype: np.dtype, folders: Se
     ]
 
 
-def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None:
+def _create(folder: Path, n: int, dtype: np.dtype) -> None:
     """Make the folder and reserve the whole file, so that a full disk is met here and not by a worker's mapping."""
-    n = int(dataset.n_merged)
     try:
         (folder / "c" / "0").mkdir(parents=True, exist_ok=True)
         (folder / "strips").mkdir(exist_ok=True)
         _reserve(folder / "c" / "0" / "0", n * n * dtype.itemsize)
-        described = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
-        write_json(folder / "gram.json", described)
         os.utime(folder)  # the cache evicts the oldest
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -283,16 +282,20 @@ def allocate(path: Path, n_bytes: int) -> None:
         os.ftruncate(file.fileno(), n_bytes)
 
 
-def _publish(folder: Path, n: int, dtype: np.dtype, n_strips: int) -> None:
-    """Write the metadata that makes the folder a zarr array, once every strip is marked."""
-    absent = [index for index in range(n_strips) if not marker(folder, index).is_file()]
+def _publish(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype, n_strips: int) -> None:
+    """Write what makes the folder a zarr array, and its manifest, once every strip is marked."""
+    markers = [marker(folder, index) for index in range(n_strips)]
+    absent = sum(not mark.is_file() for mark in markers)
     if absent:
         raise InputError(
-            f"{len(absent)} of {n_strips} strips computed by workers are not in {folder}; "
+            f"{absent} of {n_strips} strips computed by workers are not in {folder}; "
             "set store to a folder that every host of the cluster shares"
         )
-    if (folder / "zarr.json").is_file():
-        return
-    import zarr
+    n = int(dataset.n_merged)
+    if not (folder / "zarr.json").is_file():
+        import zarr
 
-    zarr.create_array(str(folder), shape=(n, n), chunks=(n, n), dtype=dtype, compressors=None, fill_value=np.nan)
+        zarr.create_array(str(folder), shape=(n, n), chunks=(n, n), dtype=dtype, compressors=None, fill_value=np.nan)
+    facts = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
+    parts = [*(mark.relative_to(folder).as_posix() for mark in markers), "zarr.json"]
+    write_manifest(folder, KIND, FORMAT, facts, parts=parts)

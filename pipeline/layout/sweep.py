@@ -16,9 +16,9 @@ import numpy as np
 from pipeline.answers.problem import ProblemTask, held_out_counts
 from pipeline.config.points import canonical_json
 from pipeline.config.schema import Experiment
-from pipeline.kernel.choose import served_kernel
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
+from svmcore.train.plan import served_kernel
 
 __all__ = [
     "Chain",

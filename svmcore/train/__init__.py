@@ -2,6 +2,7 @@
 
 from svmcore.train.control import Control
 from svmcore.train.recipe import Recipe
-from svmcore.train.training import Training, train
+from svmcore.train.trained import Training
+from svmcore.train.training import train
 
 __all__ = ["Control", "Recipe", "Training", "train"]

@@ -6,6 +6,7 @@ from svmcore.kernels.base import Kernel
 from svmcore.points import Floats
 from svmcore.solvers import SMO, Solver
 from svmcore.tasks import SVC, Task
+from svmcore.train.plan import served_kernel
 
 __all__ = ["Recipe"]
 
@@ -52,5 +53,5 @@ class Recipe:
 
     @property
     def served(self) -> Kernel:
-        """The kernel that K is of: centred where all sums are 0, so that it is the same program."""
-        return self.kernel.centred() if self.task.can_centre else self.kernel
+        """The kernel that K is of."""
+        return served_kernel(self.kernel, self.task)
