@@ -1,13 +1,16 @@
 """The last stage: metrics, config and report into the draft, which then becomes visible as a run."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.keys import as_json
+from pipeline.config.sections import Gate
 from pipeline.layout.parts import Ingested
 from pipeline.model import metrics
 from pipeline.model.leaderboard import Entry
 from pipeline.registry.aliases import promote
+from pipeline.registry.compare import neighbours
 from pipeline.registry.gate import judged
 from pipeline.report.card import model_card
 from pipeline.report.page import write_report
@@ -51,6 +54,7 @@ def publish(
         key = session.store.free_key(base)
         record = _record(session, session.store.address(key), data, counts, trained, entries)
         write_json(session.folder / "metrics.json", record)
+        write_json(session.folder / "neighbours.json", _neighbours(session, record))
         write_report(session.folder)
         if trained is not None:
             card = model_card(record, open_dataset(data.path).schema)
@@ -62,6 +66,13 @@ def publish(
             session.store, key, session.exp.promote, "its run passed the gate" if record["gate"] else "its run ended"
         )
     return record
+
+
+def _neighbours(session: Session, record: dict[str, Any]) -> dict[str, Any]:
+    """What the report compares the run with."""
+    exp, evaluation = session.exp, json.loads((session.folder / "evaluation.json").read_text())
+    alias = exp.gate.against if exp.gate else exp.promote or Gate().against
+    return neighbours(session.store, {"address": record["run"], "metrics": record, "evaluation": evaluation}, alias)
 
 
 def _record(
