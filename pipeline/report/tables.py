@@ -9,7 +9,7 @@ from pipeline.report.batch import Batch, Point, value_text
 from pipeline.report.formats import count, label_text, score
 from pipeline.report.record import SLACK, RunRecord, known
 
-__all__ = ["Cell", "Column", "Table", "certificates", "class_scores", "leaderboard", "planned", "worst_rows"]
+__all__ = ["Cell", "Column", "Table", "certificates", "class_scores", "leaderboard", "moved", "planned", "worst_rows"]
 
 FIRST = 15  # rows of a long table that are shown until one asks for all
 
@@ -175,6 +175,18 @@ def _fault(entry: dict[str, Any]) -> list[Cell]:
 
 def _said(value: Any) -> Cell:
     return _number(value) if isinstance(value, float) and not value.is_integer() else _label(value)
+
+
+def moved(drift: dict[str, Any] | None) -> Table | None:
+    """The features that differ most from those that the champion was trained on."""
+    if not drift or not drift["features"]:
+        return None
+    names = ("feature", "median then", "median now", "stability index", "p-value")
+    rows = [
+        [Cell(one["name"]), *map(_number, one["median"]), _number(one["psi"], 2), _number(one["p_value"], 2)]
+        for one in drift["features"]
+    ]
+    return table([*map(Column, names)], rows)
 
 
 # --- the forecast -----------------------------------------------------------------------------------------------------

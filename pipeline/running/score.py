@@ -14,6 +14,7 @@ from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
 from pipeline.model import decisions
+from pipeline.model.drift import Summary
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
@@ -84,7 +85,8 @@ def score(session: Session, batch: Batch) -> Trained:
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
+        parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset)
+        save_model(session.folder / "model.zarr", *parts)
     return trained
 
 
