@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.answers import under_way
 from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
@@ -58,7 +59,9 @@ class _Stored(Problem[ProblemResult]):
         return problem_of(self.task, self.source if self.source is not None else resident_gram(self.task))
 
     def start(self, qp: SignedQP, before: ProblemResult | None) -> Start:
-        """From the answer that its task names, which is the one before it or was stored long ago."""
+        """From variables that were kept under way, or the answer that its task names, the one before or on storage."""
+        if not qp.source.repeats and (last := under_way.kept(self.task, qp.m)) is not None:
+            return Start(last)
         if self.task.warm is None:
             return NOWHERE
         before = before or find_result(self.task, self.task.warm)
@@ -67,9 +70,12 @@ class _Stored(Problem[ProblemResult]):
         same = before.machine == self.task.machine
         return before.handover.start(qp, self.task.built, qp.p if same else None)
 
-    def monitor(self) -> Monitor:
+    def monitor(self, qp: SignedQP) -> Monitor:
         """Progress of long problems alone, and no warning: the status says how a problem ended."""
-        return Monitor(stop=self.line.stopped, report=self._report, warn=False)
+        monitor = Monitor(stop=self.line.stopped, report=self._report, warn=False)
+        if not qp.source.repeats:
+            monitor.keep = lambda found: under_way.keep(self.task, found) if len(found) == qp.m else None
+        return monitor
 
     def _report(self, progress: Progress) -> None:
         if progress.seconds > QUIET_SECONDS:
@@ -77,7 +83,9 @@ class _Stored(Problem[ProblemResult]):
 
     def keep(self, qp: SignedQP, solution: Solution) -> ProblemResult:
         """Who finished it meanwhile wins."""
-        return find_result(self.task) or store_result(self.task, qp, solution)
+        found = find_result(self.task) or store_result(self.task, qp, solution)
+        under_way.forget(self.task)
+        return found
 
 
 def solve_problem(task: ProblemTask, live: str | None = None, source: Source | None = None) -> ProblemResult:
@@ -184,8 +192,7 @@ def _answers(
         for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):
             yield from some
         return
+    threads = min(len(chains), n_threads() if source is None else source.at_once)
     work = [functools.partial(solve_chain, chain, live, source) for chain in chains]
     with one_blas_thread():
-        yield from side_by_side(
-            work, 1 if source is not None else min(len(chains), n_threads()), lambda: shutil.rmtree(live, True)
-        )
+        yield from side_by_side(work, threads, lambda: shutil.rmtree(live, ignore_errors=True))

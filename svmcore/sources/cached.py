@@ -7,6 +7,7 @@ import numpy as np
 
 from svmcore.errors import MemoryLimit
 from svmcore.points import Floats
+from svmcore.runtime.memory import empty
 from svmcore.sources.base import CHUNK, Lookup, Source
 
 __all__ = ["CachedColumns", "kept"]
@@ -47,16 +48,16 @@ class CachedColumns(Source):
         self.can_take = source.can_take  # type: ignore[misc]
         self._scratch_bytes = scratch_bytes
         column_bytes = self.n * self.dtype.itemsize
-        self._capacity = min(self.n, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
-        if self._capacity < min(2, self.n):
+        self._capacity = min(source.n_columns, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
+        if self._capacity < min(2, source.n_columns):
             raise MemoryLimit(
                 f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
                 f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
             )
         if memory is None:  # pages are touched only as columns arrive
-            memory = np.empty((self.capacity * self.n,), self.dtype)
+            memory = empty(self.capacity * self.n, self.dtype)
         self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
-        self.slot_of = np.full(self.n, -1, dtype=np.int64)
+        self.slot_of = np.full(source.n_columns, -1, dtype=np.int64)
         self.column_in = np.full(self.capacity, -1, dtype=np.int64)
         self.used = np.zeros(self.capacity, dtype=np.int64)
         self.clock = 0
@@ -68,6 +69,11 @@ class CachedColumns(Source):
     def capacity(self) -> int:
         """How many columns fit."""
         return self._capacity
+
+    @property
+    def n_columns(self) -> int:
+        """As the source's."""
+        return self.source.n_columns
 
     @property
     def scratch_bytes(self) -> int | None:
@@ -141,7 +147,7 @@ class CachedColumns(Source):
     def _scratch(self, count: int) -> Floats:
         """(count, n) that the next call writes over."""
         if self._strip is None:
-            self._strip = np.empty((min(CHUNK, self.capacity), self.n), self.dtype)
+            self._strip = empty((min(CHUNK, self.capacity), self.n), self.dtype)
         return self._strip[:count]
 
     def _free_slots(self, count: int) -> Floats:
@@ -169,5 +175,5 @@ class CachedColumns(Source):
         self._borrower = None
         if borrower is not None:
             borrower._reclaim()
-            borrower.arena = np.empty_like(borrower.arena)
+            borrower.arena = empty(borrower.arena.shape, borrower.dtype)
             borrower.slot_of[:], borrower.column_in[:], borrower.n_held = -1, -1, 0

@@ -108,7 +108,7 @@ class Problem(ABC, Generic[Kept]):
         """The solution, where the answer before is that of this program too."""
         return None
 
-    def monitor(self) -> Monitor:
+    def monitor(self, qp: SignedQP) -> Monitor:
         """Who watches it, and tells it to stop."""
         return Monitor(warn=False)
 
@@ -125,7 +125,7 @@ class Problem(ABC, Generic[Kept]):
         solution = self.known(qp, before)
         if solution is None:
             beta, score = self.start(qp, before)
-            solution = self.solver.solve(qp, beta, self.monitor(), score)
+            solution = self.solver.solve(qp, beta, self.monitor(qp), score)
         return self.keep(qp, solution)
 
 

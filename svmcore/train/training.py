@@ -293,7 +293,7 @@ class Member(Problem[Kept]):
         """The program over the K of its rows."""
         return self.work.program(self.k, self.work.source_of(self.k))
 
-    def monitor(self) -> Monitor:
+    def monitor(self, qp: SignedQP) -> Monitor:
         """That of the training."""
         return self.work.control.monitor(self.k)
 
