@@ -16,6 +16,7 @@ import numpy as np
 
 from svmcore.certificate import Evaluation, evaluate
 from svmcore.errors import InputError, Unsupported
+from svmcore.kernels import Linear
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
@@ -43,6 +44,8 @@ class Solves:
     ----------
     losses, biases
         The losses (classes) and biases it can take.
+    factor_biases
+        Biases that it takes beside those where K has a factor.
     linear_only
         Whether it needs the rows themselves, that is, a linear kernel.
     hard_margin
@@ -65,6 +68,7 @@ class Solves:
 
     losses: tuple[type[Loss], ...] = (Hinge, SquaredHinge)
     biases: tuple[Bias, ...] = tuple(Bias)
+    factor_biases: tuple[Bias, ...] = ()
     linear_only: bool = False
     hard_margin: bool = True
     certifies: bool = True
@@ -153,7 +157,8 @@ class Solver(Plugin, ABC):
         """What this solver takes and the problem is not, or an empty string."""
         if not isinstance(loss, cls.solves.losses):
             return f"loss={'/'.join(accepted.name for accepted in cls.solves.losses)}, not loss={loss.name}"
-        if bias not in cls.solves.biases:
+        more = cls.solves.factor_biases if kernel is not None and kernel.is_linear else ()
+        if bias not in (*cls.solves.biases, *more):
             return f"bias={'/'.join(cls.solves.biases)}, not bias={bias}"
         if hard_margin and not cls.solves.hard_margin:
             return "a finite C, not an infinite one"
@@ -167,7 +172,8 @@ class Solver(Plugin, ABC):
         """Raise Unsupported unless this solver takes the program, whatever made it; `kernel` if it is known."""
         loss = SquaredHinge() if (qp.ridge > 0).any() else Hinge()
         bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
-        self.admits(loss, bias, kernel, bool(qp.unbounded.any()))
+        known = Linear() if qp.source.rank is not None else kernel
+        self.admits(loss, bias, known, bool(qp.unbounded.any()))
         if self.solves.psd_only and not qp.source.psd:
             raise Unsupported(
                 f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be"
@@ -319,7 +325,7 @@ def linear_rows(solver: str, qp: SignedQP) -> Floats:
     Unsupported
         If the source does not know them.
     """
-    G = qp.source.factor()
-    if G is None:
+    factor = qp.source.factor()
+    if factor is None:
         raise Unsupported(f"solver {solver!r} needs kernel=linear and the rows: give ComputedColumns(Linear(), points)")
-    return np.ascontiguousarray(G)
+    return factor.dense()

@@ -1,6 +1,6 @@
 """Where columns of K come from: in memory, computed on demand, cached, or a pair of classes at a time."""
 
-from svmcore.sources.base import Lookup, Source, matvec
+from svmcore.sources.base import Factor, Lookup, Source, matvec
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 from svmcore.sources.pairs import PairGrams
@@ -9,6 +9,7 @@ from svmcore.sources.resident import ResidentGram, resident_gram
 __all__ = [
     "CachedColumns",
     "ComputedColumns",
+    "Factor",
     "Lookup",
     "PairGrams",
     "ResidentGram",

@@ -9,15 +9,16 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from svmcore.errors import Unsupported
 from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_compensated
-from svmcore.points import Floats
+from svmcore.points import Floats, Rows
 
 if TYPE_CHECKING:
     from svmcore.kernels.exact import ExactKernel
 
-__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
+__all__ = ["CHUNK", "Factor", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
 
@@ -27,6 +28,18 @@ class Lookup(NamedTuple):
 
     matrix: Floats
     rows: Floats
+
+
+class Factor(NamedTuple):
+    """G (n, r) with K = GG': `rows` as they came, dense of either precision or CSR, less `centre` (r,)."""
+
+    rows: Rows
+    centre: Floats
+
+    def dense(self) -> Floats:
+        """G itself, (n, r) float64 and contiguous."""
+        whole = self.rows.toarray() if sparse.issparse(self.rows) else self.rows
+        return np.ascontiguousarray(np.subtract(whole, self.centre, dtype=np.float64))
 
 
 class Source(ABC):
@@ -112,8 +125,8 @@ class Source(ABC):
         """Number of columns r of `factor`, without making it; None without one."""
         return None
 
-    def factor(self) -> Floats | None:
-        """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
+    def factor(self) -> Factor | None:
+        """G (n, r) with K = GG' where that is known, nothing of it copied: the rows of a linear kernel."""
         return None
 
     def offset(self, coef: Floats) -> float:
