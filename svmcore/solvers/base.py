@@ -17,7 +17,7 @@ import numpy as np
 from svmcore.certificate import Evaluation, evaluate
 from svmcore.errors import InputError, Unsupported
 from svmcore.kernels import Linear
-from svmcore.monitor import Monitor
+from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
 from svmcore.runtime.plugins import Plugin
@@ -25,7 +25,7 @@ from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution, Status
 from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
-__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "linear_rows"]
+__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "judged", "linear_rows"]
 
 RESOLUTION = 0.005  # of tol: scores that decide are known to this
 POLISHES = 8  # how often a claim may be refuted before the solve counts as stalled
@@ -45,7 +45,7 @@ class Solves:
     losses, biases
         The losses (classes) and biases it can take.
     factor_biases
-        Biases that it takes beside those where K has a factor.
+        Biases that it takes beside those where K has a factor and C is finite.
     linear_only
         Whether it needs the rows themselves, that is, a linear kernel.
     hard_margin
@@ -157,7 +157,8 @@ class Solver(Plugin, ABC):
         """What this solver takes and the problem is not, or an empty string."""
         if not isinstance(loss, cls.solves.losses):
             return f"loss={'/'.join(accepted.name for accepted in cls.solves.losses)}, not loss={loss.name}"
-        more = cls.solves.factor_biases if kernel is not None and kernel.is_linear else ()
+        factor = kernel is not None and kernel.is_linear and not hard_margin
+        more = cls.solves.factor_biases if factor else ()
         if bias not in (*cls.solves.biases, *more):
             return f"bias={'/'.join(cls.solves.biases)}, not bias={bias}"
         if hard_margin and not cls.solves.hard_margin:
@@ -222,22 +223,9 @@ class Solver(Plugin, ABC):
         return self._solution(qp, outcome, found, monitor)
 
     def _solution(self, qp: SignedQP, outcome: Outcome, found: Evaluation, monitor: Monitor) -> Solution:
-        coef, b = qp.at_rows(outcome.beta), float(found.multipliers.mean()) if len(found.multipliers) else 0.0
-        certificate = found.certificate
         if not self.solves.bounds:  # it solves another problem: what it found bounds nothing
-            certificate = dataclasses.replace(certificate, relative_gap=None)
-        return Solution(
-            beta=outcome.beta + 0.0,  # no negative zeros
-            bias=b + qp.shift * float(coef.sum()) - qp.source.offset(coef),
-            status=outcome.status,
-            n_iter=outcome.n_iter,
-            certificate=certificate,
-            decision=found.outputs + b,
-            score=found.score,
-            norm2=found.norm2,
-            history=tuple(monitor.history),
-            multipliers=found.multipliers,
-        )
+            found = dataclasses.replace(found, certificate=dataclasses.replace(found.certificate, relative_gap=None))
+        return judged(qp, outcome, found, tuple(monitor.history))
 
     @abstractmethod
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
@@ -305,6 +293,23 @@ class Solver(Plugin, ABC):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def judged(qp: SignedQP, outcome: Outcome, found: Evaluation, history: tuple[Progress, ...]) -> Solution:
+    """The solution that an outcome is, by its evaluation."""
+    coef, b = qp.at_rows(outcome.beta), float(found.multipliers.mean()) if len(found.multipliers) else 0.0
+    return Solution(
+        beta=outcome.beta + 0.0,  # no negative zeros
+        bias=b + qp.shift * float(coef.sum()) - qp.source.offset(coef),
+        status=outcome.status,
+        n_iter=outcome.n_iter,
+        certificate=found.certificate,
+        decision=found.outputs + b,
+        score=found.score,
+        norm2=found.norm2,
+        history=history,
+        multipliers=found.multipliers,
+    )
 
 
 def _is_whole(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from svmcore.sources.base import Factor, Lookup, Source, matvec
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
+from svmcore.sources.factor import FactorRows, LinearMap
 from svmcore.sources.pairs import PairGrams
 from svmcore.sources.resident import ResidentGram, resident_gram
 
@@ -10,6 +11,8 @@ __all__ = [
     "CachedColumns",
     "ComputedColumns",
     "Factor",
+    "FactorRows",
+    "LinearMap",
     "Lookup",
     "PairGrams",
     "ResidentGram",

@@ -129,6 +129,10 @@ class Source(ABC):
         """G (n, r) with K = GG' where that is known, nothing of it copied: the rows of a linear kernel."""
         return None
 
+    def outputs(self, coef: Floats) -> tuple[Floats, Floats] | None:
+        """K coef (n,) in float64 and a bound (n,) of its errors, where that needs no columns."""
+        return None
+
     def offset(self, coef: Floats) -> float:
         """What the bias of the K that is meant is below that of the K that is served, at coefficients `coef` (n,)."""
         return 0.0

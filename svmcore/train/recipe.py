@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from svmcore.approximation import Approximation
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats
 from svmcore.solvers import SMO, Solver
@@ -30,6 +31,8 @@ class Recipe:
         Problems solved at once, on threads; None for all cores.
     seed
         Of the folds that sigmoids are fitted on; None for no sigmoids.
+    approximation
+        A K of low rank in place of K; None for K itself.
     nearest
         Whether a task that its targets make infeasible gives way to its nearest feasible one, with a warning.
     """
@@ -44,6 +47,7 @@ class Recipe:
     n_jobs: int | None = None
     seed: int | None = None
     nearest: bool = False
+    approximation: Approximation | None = None
 
     @property
     def pairs(self) -> bool:

@@ -11,28 +11,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from svmcore.approximation import ExactBound
 from svmcore.errors import InvalidProblem
-from svmcore.kernels import Precomputed
+from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Model, Target, targets
 from svmcore.model.probability import fit_sigmoid, held_out_decisions
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import n_threads, one_blas_thread
+from svmcore.runtime.threads import n_threads
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
-from svmcore.squares import give_back
 from svmcore.tasks import Answer, Task
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
-from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
 from svmcore.train.plan import Plan, choose_plan
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Control", "Recipe", "Training", "Work", "resolved", "train"]
+__all__ = ["Training", "Work", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
@@ -62,7 +62,10 @@ class Training:
     plan
         How K was served.
     doubts
-        How far decision values may be from the exact optimum's; None of a model whose training is not known.
+        How far decision values may be from the exact optimum's; None of a model whose training is not known, and of
+        an approximation.
+    bounds
+        Of an approximation: what its answers prove of the exact optimum of each problem.
     """
 
     model: Model
@@ -75,39 +78,7 @@ class Training:
     held_out: tuple[tuple[Floats, Floats], ...]
     plan: Plan
     doubts: Doubts | None = None
-
-
-@one_blas_thread()
-def train(
-    recipe: Recipe,
-    X: Rows,
-    codes: Floats,
-    classes: Floats,
-    weights: Floats | None = None,
-    control: Control | None = None,
-    start: Floats | None = None,
-) -> Training:
-    """Train on rows `X` (n, p) with codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
-
-    `classes` says what the codes stand for: labels (n_classes,), or the targets (n_codes, k) of k regressions on one K.
-    The coefficients of a start are those of the programs: a model's times its scale.
-
-    Raises
-    ------
-    InvalidProblem
-        If fewer than two classes have a row of positive weight, or a machine refuses its targets.
-    """
-    control = control or Control()
-    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
-    work = Work(resolved(recipe, distinct, X.shape[1]), distinct, np.asarray(classes), control)
-    if start is not None:
-        work.start = distinct.at_distinct(start)
-    try:
-        work.open()
-        work.solve()
-    finally:
-        give_back()
-    return work.training(X.shape[1])
+    bounds: tuple[ExactBound, ...] = ()
 
 
 def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
@@ -120,6 +91,9 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
     kernel = recipe.kernel.resolved(n_features, variance)
     pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
+    if recipe.approximation is not None:
+        recipe.approximation.admits(kernel)
+        named = Linear()  # of the factor's rows
     recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
     return dataclasses.replace(recipe, kernel=kernel)
 

@@ -11,63 +11,18 @@ Hsieh, Chang, Lin, Keerthi, Sundararajan (2008), A dual coordinate descent metho
 Bertsekas (1982), Constrained optimization and Lagrange multiplier methods.
 """
 
-from functools import cached_property
-
 import numpy as np
-from scipy import sparse
 
-from svmcore.passes.coordinates import csr_pass, dense_outputs, dense_pass, dense_weights
-from svmcore.points import Floats, Rows
+from svmcore.passes.coordinates import csr_pass, dense_pass
+from svmcore.points import Floats
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import split_range
 from svmcore.solvers.base import box_gap
-from svmcore.sources import Factor
+from svmcore.sources import Factor, LinearMap
 
-__all__ = ["HeldWeights", "LinearMap"]
+__all__ = ["HeldWeights"]
 
 PASS_FLOPS = 2e7  # of one compiled pass: a few milliseconds
-GRAIN = 1024
 ROUNDED = 1e-12  # of the sum of the coefficients' sizes: a sum that is off by less holds
-
-
-class LinearMap:
-    """Products with rows (n, r), dense or CSR, in float64 whatever their type."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows: Rows = sparse.csr_matrix(rows) if sparse.issparse(rows) else np.ascontiguousarray(rows)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the rows are CSR."""
-        return bool(sparse.issparse(self.rows))
-
-    @cached_property
-    def entries(self) -> float:
-        """Mean number of entries of a row."""
-        size = self.rows.nnz if self.is_sparse else self.rows.size
-        return size / max(1, self.rows.shape[0])
-
-    def times(self, w: Floats) -> Floats:
-        """g_i'w (n,)."""
-        if self.is_sparse:
-            return np.asarray(self.rows @ w)
-        out = np.empty(len(self.rows))
-        split_range(len(out), lambda lo, hi: dense_outputs(self.rows[lo:hi], w, out[lo:hi]), least=GRAIN, grain=GRAIN)
-        return out
-
-    def weights(self, beta: Floats) -> Floats:
-        """Sum beta_i g_i (r,)."""
-        if self.is_sparse:
-            return np.asarray(self.rows.T @ beta)
-        support, w = np.flatnonzero(beta), np.zeros(self.rows.shape[1])
-        dense_weights(self.rows, support, beta[support], w)
-        return w
-
-    def mean(self) -> Floats:
-        """Mean of the rows (r,)."""
-        if self.is_sparse:
-            return np.asarray(self.rows.mean(axis=0, dtype=np.float64)).ravel()
-        return np.asarray(self.rows.mean(axis=0, dtype=np.float64))
 
 
 class HeldWeights:
