@@ -11,7 +11,7 @@ Williams, Seeger (2001), Using the Nystroem method to speed up kernel machines, 
 """
 
 import dataclasses
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -35,6 +35,17 @@ class Approximation(Plugin, ABC):
     """How K is replaced by one of low rank, as data."""
 
     polish: bool
+
+    def admits(self, kernel: Kernel) -> None:
+        """Raise Unsupported unless the kernel is one of rows and positive semi-definite."""
+        if not kernel.psd or kernel.name == "precomputed":
+            raise Unsupported(
+                f"an approximation needs a positive semi-definite kernel of rows, not kernel={kernel.name}"
+            )
+
+    @abstractmethod
+    def map(self, kernel: Kernel, X: Rows, dtype: DTypeLike = np.float32) -> "FeatureMap":
+        """The map that rows `X` (n, p) give, for a factor of type `dtype`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,15 +81,8 @@ class Nystroem(Approximation):
         if not isinstance(self.polish, bool):
             raise InputError(f"approximation 'nystroem': polish must be true or false; given {self.polish!r}")
 
-    def admits(self, kernel: Kernel) -> None:
-        """Raise Unsupported unless the kernel is one of rows and positive semi-definite."""
-        if not kernel.psd or kernel.name == "precomputed":
-            raise Unsupported(
-                f"an approximation needs a positive semi-definite kernel of rows, not kernel={kernel.name}"
-            )
-
     def map(self, kernel: Kernel, X: Rows, dtype: DTypeLike = np.float32) -> "FeatureMap":
-        """The map that rows `X` (n, p) give, for a factor of type `dtype`."""
+        """As declared."""
         self.admits(kernel)
         Z, places = landmarks_of(self.landmarks, kernel, X, self.rank, self.seed)
         return FeatureMap.of(kernel, Z, DEPENDENT[np.dtype(dtype)], places)

@@ -81,13 +81,13 @@ class Proof:
         columns = self._points.take(self.support)
         return np.asarray((self.coef * self.exact.symmetric_product(self.support, self.coef, columns)).sum(axis=0))
 
-    def bound(self, qp: SignedQP, solution: Solution, quadratic: float) -> ExactBound:
-        """The bounds of the exact optimum of `qp`, where `quadratic` is beta'K beta."""
+    def bound(self, k: int, qp: SignedQP, solution: Solution, quadratic: float) -> ExactBound:
+        """The bounds of the exact optimum of problem `k`, `qp`, where `quadratic` is beta'K beta."""
         beta, found = solution.beta, solution.certificate
         linear = float(qp.p @ beta)
         curvature = quadratic + qp.shift * float(beta.sum()) ** 2 + float((qp.ridge * beta) @ beta)
         t = _best_scale(qp, beta, linear, curvature)
-        length = float(np.abs(beta) @ qp.at_variables(self._lengths))
+        length = float(np.abs(self.coef[:, k]) @ self._lengths[self.support])
         slack = (self.exact.summation(len(self.support)) + self.exact.unit.relative) * length**2
         dual = t * linear - 0.5 * t**2 * (curvature + slack) - EPS * qp.m * t * float(np.abs(qp.p) @ np.abs(beta))
         primal = found.primal + found.bar

@@ -81,7 +81,7 @@ class LowRankWork(Work):
     def _conclude(self, proof: Proof) -> None:
         """What the answers prove of the exact machine, and the coefficients of the landmarks."""
         quadratic, found = proof.quadratic(), self.found
-        self.bounds = tuple(proof.bound(*found[k], float(value)) for k, value in enumerate(quadratic))
+        self.bounds = tuple(proof.bound(k, *found[k], float(value)) for k, value in enumerate(quadratic))
         for k, (qp, solution) in enumerate(found):
             self.finish(k, qp, solution)
         self.landmark_coef = proof.landmark_coef.T

@@ -211,7 +211,7 @@ class Work:
         sizes = [len(self.rows(k)) for k in range(len(self.goals))]
         if isinstance(self.source, PairGrams):
             jobs = min(jobs, self.source.at_once(max(sizes)))
-        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan == "resident":
+        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns":
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
                 list(pool.map(self._solve_one, range(len(self.goals))))
             return
