@@ -50,6 +50,8 @@ class StoredModel:
         (m,) merged training rows that the support vectors are.
     path
         The model's folder.
+    alpha
+        (k, m) coefficients of the rows `support`, where the model is one over landmarks; else None: they are its own.
     """
 
     model: Model
@@ -58,6 +60,7 @@ class StoredModel:
     metadata: dict[str, Any]
     support: Any
     path: str
+    alpha: Any = None
 
     @property
     def classes(self) -> list[Any]:
@@ -115,8 +118,11 @@ def save_model(
     support: Any,
     metadata: Mapping[str, Any],
     schema: Schema | None = None,
+    alpha: Any = None,
 ) -> dict[str, Any]:
     """Write a model as a zarr group and its manifest; returns the manifest. Without a schema, rows are taken as read.
+
+    `alpha` (k, len(support)) are the coefficients of the training rows, of a model over landmarks.
 
     Chunks are raw with a crc32c, so that equal models are equal bytes.
     """
@@ -125,6 +131,7 @@ def save_model(
     group = zarr.create_group(str(path), zarr_format=3, overwrite=False)
     arrays = {"coef": model.coef, "bias": model.bias, "support": np.asarray(support, np.int64)}
     arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    arrays |= {} if alpha is None else {"alpha": alpha}
     schema = schema or Schema(len(scaling.factor))
     arrays |= schema.arrays()
     arrays |= _rows_as_arrays(model.support_vectors)
@@ -213,7 +220,8 @@ def _opened(folder: Path) -> StoredModel:
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
     schema = _schema(read, group, metadata, len(scaling.factor))
     _check_shapes(model, scaling, schema)
-    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder))
+    alpha = read("alpha") if "alpha" in group else None
+    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder), alpha)
 
 
 def _schema(read: Any, group: Any, metadata: Mapping[str, Any], p: int) -> Schema:

@@ -11,17 +11,20 @@ vectors, rows by landmarks, and support vectors by support vectors.
 """
 
 import dataclasses
+from functools import cached_property
 
 import numpy as np
 
 from svmcore.approximation.nystroem import FeatureMap
 from svmcore.certificate import Evaluation, evaluate
+from svmcore.errors import Unsupported
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats, Points, Rows
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution
+from svmcore.sources import Source
 
-__all__ = ["ExactBound", "Proof"]
+__all__ = ["ExactBound", "Outline", "Proof"]
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -33,6 +36,21 @@ class ExactBound:
     primal: float
     dual: float
     relative_gap: float
+
+
+class Outline(Source):
+    """K of rows of which a program needs no more than the diagonal (n,): it is proved, not solved."""
+
+    def __init__(self, diagonal: Floats) -> None:
+        self.n, self.dtype, self._diagonal = len(diagonal), np.dtype(np.float64), diagonal
+
+    def diagonal(self) -> Floats:
+        """K_ii (n,)."""
+        return self._diagonal
+
+    def columns(self, idx: Floats) -> Floats:
+        """Refused."""
+        raise Unsupported("only the diagonal of this K is known")
 
 
 class Proof:
@@ -56,20 +74,30 @@ class Proof:
         w = map_.weights(products)
         self.norm = np.sqrt((w * w).sum(axis=0))
         self.landmark_coef = map_.coefficients(w)  # (r, k)
-        self.outputs = self.exact.product(points, landmarks, self.landmark_coef)
-        self._points, self._sizes = points, np.sqrt(np.maximum(map_.kernel.diagonal_of(landmarks), 0.0))
+        self._points, self._marks = points, landmarks
+        self._sizes = np.sqrt(np.maximum(map_.kernel.diagonal_of(landmarks), 0.0))
         self._lengths = np.sqrt(np.maximum(map_.kernel.diagonal_of(points), 0.0))
+
+    @cached_property
+    def outputs(self) -> Floats:
+        """K_XZ c (n, k)."""
+        return self.exact.product(self._points, self._marks, self.landmark_coef)
 
     def _landmarks(self) -> Points:
         if self.map.places is not None:
             return self.exact.prepared(self.map.places)
         return self.map.kernel.prepare(self.map.landmarks, self.exact.centre, np.float64)
 
-    def evaluation(self, k: int, qp: SignedQP, beta: Floats, rows: Floats) -> Evaluation:
+    def evaluation(self, k: int, qp: SignedQP, beta: Floats, rows: Floats | slice) -> Evaluation:
         """Of problem `k`, `beta` (m,) for `qp` over the rows `rows`."""
-        return evaluate(qp, beta, known=(self.outputs[rows, k], self._errors(k)[rows]))
+        return evaluate(qp, beta, known=(self.outputs[rows, k], self.errors(k)[rows]))
 
-    def _errors(self, k: int) -> Floats:
+    @property
+    def outline(self) -> Outline:
+        """A source for programs that are proved here."""
+        return Outline(self._lengths**2)
+
+    def errors(self, k: int) -> Floats:
         """Bound (n,) of the errors of the outputs: values, their sums, and what K_ZZ^-1 makes of both."""
         coef, unit = np.abs(self.landmark_coef[:, k]), self.exact.unit
         of_sum = self.exact.summation(len(coef)) + unit.relative

@@ -40,6 +40,14 @@ class Auto(Solver):
         chosen.admits(loss, bias, kernel, hard_margin)
         return chosen
 
+    def for_factor(self, qp: SignedQP, rank: int) -> Solver:
+        """The solver for many rows on a factor of `rank` columns, where `qp` is any program of the machine."""
+        limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "time_limit": self.time_limit}
+        if rank <= RANK:
+            return InteriorPoint(**limits)
+        ascent = DualAscent(**limits)
+        return ascent if _keeps_weights(ascent, qp) else SMO(**limits)
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
         pairs = SMO(max_iter=self.max_iter, **limits)
