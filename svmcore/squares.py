@@ -1,4 +1,4 @@
-"""Memory for the squares of working sets, and a thread's last one, from which the next on the same K is copied.
+"""A thread's last square of a working set, from which the next on the same K is copied.
 
 Problems that share a resident K (classes, folds, a chain of C) have nearly the same support vectors, and their square
 is the costly part of a warm start: rows of K are far apart, a square lies in the cache. Copies are exact, so no answer
@@ -17,8 +17,6 @@ from svmcore.runtime.compiled import njit
 
 __all__ = ["Known", "Squares", "gather_known", "squares"]
 
-FREE = 1  # buffers held beside the kept square: one is filled while the other is read
-
 
 @dataclasses.dataclass(eq=False)
 class Known:
@@ -28,7 +26,6 @@ class Known:
     shift: float
     members: Floats
     square: Floats
-    memory: Floats
 
     def places(self, n: int) -> Floats:
         """Place (n,) of each row in the square, -1 where it is none of the members."""
@@ -41,30 +38,17 @@ class Squares:
     """What one thread keeps between solves."""
 
     def __init__(self) -> None:
-        self.free: list[Floats] = []
         self.kept: Known | None = None
-
-    def take(self, size: int, dtype: np.dtype) -> Floats:
-        """Memory of at least `size`, touched before where possible: fresh pages cost more than what fills them."""
-        for place, memory in enumerate(self.free):
-            if len(memory) >= size and memory.dtype == dtype:
-                return self.free.pop(place)
-        return np.empty(size, dtype)
 
     def known(self, columns: Any, shift: float) -> Known | None:
         """The kept square, if it is of the same K."""
         kept = self.kept
         return kept if kept is not None and kept.columns() is columns and kept.shift == shift else None
 
-    def keep(self, columns: Any, shift: float, members: Floats, square: Floats, memory: Floats) -> None:
+    def keep(self, columns: Any, shift: float, members: Floats, square: Floats) -> None:
         """Keep a square that is no longer written to, if copying from it is sure to give the bytes of K."""
         if columns.whole is not None:
-            if self.kept is not None:
-                self.free.append(self.kept.memory)
-            self.kept = Known(weakref.ref(columns), shift, members, square, memory)
-        else:
-            self.free.append(memory)
-        del self.free[:-FREE]
+            self.kept = Known(weakref.ref(columns), shift, members, square)
 
 
 _thread = threading.local()
@@ -80,10 +64,9 @@ def squares() -> Squares:
 
 
 def give_back() -> None:
-    """Free what all threads keep: a training is over."""
-    for kept in list(_all):
-        kept.free.clear()
-        kept.kept = None
+    """Let go of what all threads keep: a training is over."""
+    for each in list(_all):
+        each.kept = None
 
 
 @njit

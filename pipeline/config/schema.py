@@ -95,6 +95,10 @@ class Experiment(Section):
         kernel, approximation = self.build_kernel(), self.build_approximation()
         if approximation is not None:
             approximation.admits(kernel)
+            if approximation.polish:
+                raise InputError(
+                    "approximation.polish is of the estimators; in a run, leave approximation out for the exact machine"
+                )
             kernel = Linear()  # of the factor's rows
         check_pairing(self.task, given, self.machine, self.build_solver(), kernel, self.C, labelled)
         self.kind.check_scores(self.scores, self.task)

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats, Points
 
-__all__ = ["compute_factor", "factor_fingerprint", "feature_map", "open_factor"]
+__all__ = ["BLOCK_BYTES", "compute_factor", "factor_fingerprint", "feature_map", "open_factor"]
 
 FORMAT = 1
 BLOCK_BYTES = 32 << 20
@@ -120,9 +121,13 @@ def feature_map(folder: str, kernel: Kernel, dataset: str = "") -> FeatureMap:
 
 
 def open_factor(path: str | Path) -> Floats:
-    """Map the finished factor in folder `path`, (n, r), read-only."""
-    import json
+    """Map the finished factor in folder `path`, (n, r), read-only.
 
+    Raises
+    ------
+    InputError
+        If it is not finished, or its file has another size.
+    """
     folder = Path(path)
     try:
         described = json.loads((folder / "gram.json").read_text())

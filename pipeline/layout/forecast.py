@@ -15,6 +15,7 @@ import psutil
 from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
+from pipeline.kernel.factor import BLOCK_BYTES
 from pipeline.kernel.strips import partition
 from pipeline.layout.parts import Part, bundles
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
@@ -32,6 +33,8 @@ PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as proces
 REPORT_SECONDS = 0.7  # to draw and publish the report
 STAGES = ("start", "kernel", "solve", "score")
 STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
+SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the triangular solve
+EPOCHS = 30.0  # visits of all rows that a problem on a factor is worth
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 
 
@@ -74,13 +77,18 @@ def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
 def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
     on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
     paths = {part.data.path for part in parts}
-    held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) + _squares_bytes(part) for part in parts]
+    held = [_held_bytes(part, exp.cache.limit) + _row_bytes(part) + _squares_bytes(part) for part in parts]
     return {
         "kernel_bytes": max(part.kernel_bytes for part in parts),
         "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + _answer_bytes(parts),
         "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
         "memory_bytes": BASE_BYTES + max(held),
     }
+
+
+def _held_bytes(part: Part, limit: int) -> int:
+    """K, or its columns in the budget; a factor whole."""
+    return part.kernel_bytes if part.plan.plan == "factor" else min(part.kernel_bytes, limit)
 
 
 def _whole(parts: Sequence[Part]) -> list[tuple[Part, list[Any]]]:
@@ -113,6 +121,8 @@ def _strip_bytes(bundle: Sequence[Part]) -> int:
     part = bundle[0]
     if part.plan.gram is None:
         return _row_bytes(part)
+    if part.plan.plan == "factor":
+        return _row_bytes(part) + 2 * BLOCK_BYTES
     strips = partition(part.data.n_merged, part.plan.dtype)
     strip = (strips[0][1] - strips[0][0]) * part.data.n_merged * np.dtype(part.plan.dtype).itemsize
     return _row_bytes(part) + (len(bundle) + 1) * strip
@@ -124,9 +134,15 @@ def _folder_bytes(path: str) -> int:
 
 def _evaluations(parts: Sequence[Part]) -> dict[str, int]:
     """Entries of K computed, each pair once, and what a kernel for every problem alone would add."""
-    pairs = [part.data.n_merged * (part.data.n_merged + 1) // 2 for part in parts]
+    pairs = [_entries(part) for part in parts]
     alone = [count * sum(map(len, part.chains)) for count, part in zip(pairs, parts, strict=True)]
     return {"kernel_evaluations": sum(pairs), "kernel_evaluations_saved": sum(alone) - sum(pairs)}
+
+
+def _entries(part: Part) -> int:
+    """Different entries of K, or those of its factor."""
+    n = part.data.n_merged
+    return n * (n + 1) // 2 if part.plan.plan != "factor" else part.plan.values(n)
 
 
 def _found(parts: Sequence[Part]) -> dict[str, int]:
@@ -151,7 +167,7 @@ def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, 
             f"{size(worker)}; raise cluster.memory or lower data.rows"
         )
     columns = max(2 * part.data.n_merged * np.dtype(part.plan.dtype).itemsize for part in parts)
-    if columns > exp.cache.limit:
+    if columns > exp.cache.limit and any(part.plan.plan != "factor" for part in parts):
         raise MemoryLimit(
             f"two columns of K need {size(columns)}, and cache.limit is {size(exp.cache.limit)}; "
             "raise cache.limit or lower data.rows"
@@ -159,9 +175,16 @@ def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, 
     if found["memory_bytes"] > node:
         raise MemoryLimit(
             f"the solver needs {size(found['memory_bytes'])} of memory, and this machine has {size(node)}; "
-            "lower cache.limit, so that columns are computed on demand, or data.rows"
+            + _smaller(parts)
         )
     _check_disk(root, parts, exp.cache.disk)
+
+
+def _smaller(parts: Sequence[Part]) -> str:
+    """What would need less memory."""
+    if any(part.plan.plan == "factor" for part in parts):
+        return "lower approximation.rank or data.rows"
+    return "lower cache.limit, so that columns are computed on demand, or data.rows"
 
 
 def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
@@ -221,6 +244,8 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
     n = dataset.n_merged
+    if part.plan.plan == "factor":
+        return _factor_seconds(part, threads, entry, scored, union, rate.entry)
     problem = each / len(tried[0])
     if part.plan.gram is None:
         solve = len(chains) * each + COLUMN_WASTE * union * n * entry / threads
@@ -233,12 +258,27 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     }
 
 
+def _factor_seconds(
+    part: Part, threads: int, entry: float, scored: float, union: float, row: float
+) -> dict[str, float]:
+    """Of a factor, its problems and their proof: `entry` and `scored` of a value of K, `row` of a number read."""
+    numbers, chains = _entries(part), part.chains
+    rank = numbers / part.data.n_merged
+    problem = EPOCHS * numbers * row
+    return {
+        "problem": problem,
+        "kernel": numbers * (entry + SOLVED * rank) / threads,
+        "solve": problem * sum(map(len, chains)) / min(threads, len(chains)),
+        "score": (numbers + union * rank + 0.5 * union**2) * scored / threads,
+    }
+
+
 def _shared_products(exp: Experiment, parts: Sequence[Part]) -> float:
     """Kernel seconds of all parts together, relative to one by one: bundles share their inner products."""
     alone = together = 0.0
     for bundle in bundles(exp, _whole(parts)):
         first = bundle[0][0]
-        if first.plan.gram is None:
+        if first.plan.plan != "resident":
             continue
         dataset = datasets.open_dataset(first.data.path)
         kernels = [part.group.kernel for part, _ in bundle]

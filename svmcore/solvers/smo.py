@@ -3,8 +3,9 @@
 A round adds the worst violators of both ends to the working set, solves the program restricted to it on the
 contiguous square of K with compiled second-order SMO (`svmcore.passes.pairs`), and applies what changed to the scores
 of all rows in one pass. Members stay until their place is needed, free variables longest, so that late rounds solve
-for all of them at once. Where pairs crawl, an interior point finishes the set directly. The loop talks to the
-n-vectors only through `svmcore.state.WorkingSetState`, so they may live in memory or in shards.
+for all of them at once; those far behind their bound are left out of a round, and the square of the others fits a
+cache. Where pairs crawl, an interior point finishes the set directly. The loop talks to the n-vectors only through
+`svmcore.state.WorkingSetState`, so they may live in memory or in shards.
 """
 
 import dataclasses
@@ -16,9 +17,10 @@ from numpy.typing import DTypeLike
 from svmcore.monitor import Monitor
 from svmcore.passes.coordinates import solve_box
 from svmcore.passes.pairs import solve_pairs
-from svmcore.passes.working_set import place_strip
+from svmcore.passes.working_set import gather_square, place_strip
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
+from svmcore.runtime.memory import empty
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.interior.iterate import Dense, minimise
@@ -35,6 +37,8 @@ AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by 
 DIRECT = 4096  # most variables of a set that is finished directly
 CRAWL = 0.4  # pair steps over (q + 256)^2 from which an interior point is the shorter way
 PREPARE = 20  # pair steps for each variable of a set that will be finished directly
+FEW = 0.7  # share of a set that may move, below which a round goes on in a square of their own
+REACH = 1.5  # KKT gaps from the middle of the scores, beyond which a variable at its bound stays there for a round
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 
 
@@ -48,13 +52,12 @@ class WorkingSet:
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
         # the padding keeps a column of the square from falling into one set of the cache
-        self.memory = squares().take(capacity * (capacity + PADDING), qp.source.dtype)
-        self.square = self.memory[: capacity * (capacity + PADDING)].reshape(capacity, capacity + PADDING)
+        self.square = empty((capacity, capacity + PADDING), qp.source.dtype)
 
     def release(self) -> None:
         """Leave the square to the next solve of this thread; it is not written to any more."""
         known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
-        squares().keep(self.qp.source, self.qp.shift, known, self.square, self.memory)
+        squares().keep(self.qp.source, self.qp.shift, known, self.square)
 
     def advance(self, newcomers: int) -> None:
         """Admit about so many of the worst violators outside; at least half of a full set stays."""
@@ -140,7 +143,7 @@ class SMO(Solver):
     def square_bytes(cls, m: int, dtype: DTypeLike) -> int:
         """Bytes of the square of the largest working set among m variables."""
         q = min(cls.working_set, m)
-        return q * (q + PADDING) * np.dtype(dtype).itemsize
+        return int((1.0 + FEW**2) * q * (q + PADDING)) * np.dtype(dtype).itemsize
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         if score is None and not beta.any():
@@ -183,7 +186,8 @@ class _Rounds:
         least = 2 if qp.groups.codes is None else 2 * (len(qp.groups.sums) + 1)  # a pair of each group, and of none
         capacity = min(self.solver.working_set, qp.source.capacity * (1 if qp.rows is None else 2))
         if qp.source.scratch_bytes is not None:
-            capacity = min(capacity, int((qp.source.scratch_bytes / qp.source.dtype.itemsize) ** 0.5) - PADDING)
+            entries = qp.source.scratch_bytes / ((1.0 + FEW**2) * qp.source.dtype.itemsize)
+            capacity = min(capacity, int(entries**0.5) - PADDING)
         working = WorkingSet(self.state, qp, min(qp.m, max(least, capacity)))
         support = self.state.support()
         if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
@@ -228,10 +232,8 @@ class _Rounds:
         idx = self.working.members
         part, target = self.state.part(idx), max(0.7 * self.aim, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
-        K = self.working.square  # K of the members is the square's first q rows and columns
-        if self.wide or FLOAT32_DIGITS * float(np.abs(score).max(initial=0.0)) > target:
-            K = K[: len(idx), : len(idx)].astype(np.float64)
-        steps, unbounded = self._pairs(K, part, score.astype(K.dtype), target)
+        moving = _moving(part, score, REACH * gap)
+        steps, unbounded = self._pairs(part, score, moving, target)
         self.n_iter += steps
         self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
         finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
@@ -248,17 +250,30 @@ class _Rounds:
         self.wide = self.wide or steps == 0
         return None
 
-    def _pairs(self, K: Floats, part: Part, score: Floats, target: float) -> tuple[int, bool]:
-        """Steps on the square, which change `part.beta`: how many, and whether one had no end."""
-        most = PREPARE * len(score) if self.crawls else STEPS // (len(score) + 256)
+    def _pairs(self, part: Part, score: Floats, moving: Floats, target: float) -> tuple[int, bool]:
+        """Steps on the square of the `moving`, which change `part.beta`: how many, and whether one had no end."""
+        _, beta, lo, hi, ridge, codes = some = Part(*(values[moving] for values in part))
+        coarse = FLOAT32_DIGITS * float(np.abs(score).max(initial=0.0)) > target
+        K = self._square_of(moving, np.float64 if self.wide or coarse else self.qp.source.dtype)
+        s = score[moving].astype(K.dtype)
+        most = PREPARE * len(score) if self.crawls else STEPS // (len(s) + 256)
         limit = min(most, self.solver.steps_left(self.n_iter))
-        _, beta, lo, hi, ridge, codes = part
         groups = len(self.qp.groups.sums)
         if groups:
-            steps, _, unbounded = solve_pairs(K, ridge, score, beta, lo, hi, codes, groups, target, limit)
+            steps, _, unbounded = solve_pairs(K, ridge, s, beta, lo, hi, codes, groups, target, limit)
         else:
-            steps, _, unbounded = solve_box(K, ridge, score, beta, lo, hi, target, limit)
+            steps, _, unbounded = solve_box(K, ridge, s, beta, lo, hi, target, limit)
+        part.beta[moving] = some.beta
         return steps, unbounded
+
+    def _square_of(self, places: Floats, dtype: DTypeLike) -> Floats:
+        """K of the members at `places` in its first rows and columns: the square itself where that is it."""
+        square, q = self.working.square, len(places)
+        if q == len(self.working.members) and square.dtype == dtype:
+            return square
+        K = empty((q, q), dtype)
+        gather_square(square, places, places, K)
+        return K
 
     def _can_finish(self, idx: Floats) -> bool:
         """Whether pairs crawl on a set that an interior point can take: K must be convex."""
@@ -286,6 +301,16 @@ class _Rounds:
 
     def _stops(self) -> bool:
         return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None
+
+
+def _moving(part: Part, score: Floats, reach: float) -> Floats:
+    """Places of the members of a set that may move: all but those at a bound with a score that is over `reach` behind.
+
+    All, where leaving the others out saves less than it costs.
+    """
+    grows, shrinks = part.beta < part.hi, part.beta > part.lo
+    found = np.flatnonzero((grows & (score > -reach)) | (shrinks & (score < reach)))
+    return found if len(found) <= FEW * len(score) else np.arange(len(score))
 
 
 def _value(K: Floats, p: Floats, part: Part, beta: Floats) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 
 from svmcore.errors import MemoryLimit
 from svmcore.points import Floats
+from svmcore.runtime.memory import empty
 from svmcore.sources.base import CHUNK, Factor, Lookup, Source
 
 __all__ = ["CachedColumns", "kept"]
@@ -54,7 +55,7 @@ class CachedColumns(Source):
                 f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
             )
         if memory is None:  # pages are touched only as columns arrive
-            memory = np.empty((self.capacity * self.n,), self.dtype)
+            memory = empty(self.capacity * self.n, self.dtype)
         self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
         self.slot_of = np.full(self.n, -1, dtype=np.int64)
         self.column_in = np.full(self.capacity, -1, dtype=np.int64)
@@ -141,7 +142,7 @@ class CachedColumns(Source):
     def _scratch(self, count: int) -> Floats:
         """(count, n) that the next call writes over."""
         if self._strip is None:
-            self._strip = np.empty((min(CHUNK, self.capacity), self.n), self.dtype)
+            self._strip = empty((min(CHUNK, self.capacity), self.n), self.dtype)
         return self._strip[:count]
 
     def _free_slots(self, count: int) -> Floats:
@@ -169,5 +170,5 @@ class CachedColumns(Source):
         self._borrower = None
         if borrower is not None:
             borrower._reclaim()
-            borrower.arena = np.empty_like(borrower.arena)
+            borrower.arena = empty(borrower.arena.shape, borrower.dtype)
             borrower.slot_of[:], borrower.column_in[:], borrower.n_held = -1, -1, 0

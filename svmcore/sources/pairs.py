@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from svmcore.points import Floats
+from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import split_range
 from svmcore.sources.computed import ComputedColumns
 from svmcore.sources.resident import ResidentGram, fill_grams
@@ -65,7 +66,7 @@ class PairGrams:
         if len(memory) < q * q:
             with self._lock:
                 self._reserve(q * q * self.dtype.itemsize - memory.nbytes)
-            self._scratch.memory = memory = np.empty(q * q, self.dtype)
+            self._scratch.memory = memory = empty(q * q, self.dtype)
         return memory[: q * q].reshape(q, q)
 
     def _reserve(self, n_bytes: int) -> None:

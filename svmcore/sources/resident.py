@@ -10,6 +10,7 @@ from svmcore.kernels.base import Kernel, blocks
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Points
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Factor, Lookup, Source
 from svmcore.sources.cached import CachedColumns
@@ -83,7 +84,7 @@ class ResidentGram(Source):
     def take(self, rows: Floats) -> "ResidentGram":
         """K of the rows `rows` alone."""
         part = None if self.rows is None else self.rows.take(rows)
-        K = np.empty((len(rows), len(rows)), self.dtype)
+        K = empty((len(rows), len(rows)), self.dtype)
         gather_square(self.matrix, rows, rows, K)
         return ResidentGram(K, part, self.psd, self.as_served)
 
@@ -119,7 +120,7 @@ def resident_gram(source: ComputedColumns, stop: Callable[[], bool] | None = Non
     array([[1., 2.],
            [2., 4.]])
     """
-    K = np.empty((source.n, source.n), source.dtype)
+    K = empty((source.n, source.n), source.dtype)
     return ResidentGram(K, source) if fill_grams([source.kernel], source.points, [K], stop) else None
 
 

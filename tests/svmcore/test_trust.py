@@ -222,7 +222,6 @@ def test_squares__are_given_back_after_a_training():
     X, y = shifted(1500)
     SVC(C=10.0, gamma=0.1).fit(X, y)
     assert squares().kept is None
-    assert not squares().free
 
 
 def test_working_set__square_and_columns_share_the_budget():

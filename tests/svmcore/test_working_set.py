@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from svmcore import ResidentGram
-from svmcore.solvers.smo import WorkingSet
+from svmcore.solvers import smo
+from svmcore.solvers.smo import SMO, WorkingSet
 from svmcore.squares import Squares, give_back, squares
 from svmcore.state import MemoryState
+from svmcore.tasks import classification
 
 from ..small_programs import AFewAtOnce, FewColumns, of_integers
 
@@ -45,7 +47,7 @@ def test_square__is_copied_from_the_last_one_where_that_has_the_pair(kind, sourc
     qp, beta = of_integers(kind, 6, source=source, dtype=dtype)
     held = np.array([8, 2, 5])
     kept = square_of(qp, held, held) + dtype(1000.0)  # marked, so that it shows what was copied
-    squares().keep(qp.source, qp.shift, held, kept, np.empty(0))
+    squares().keep(qp.source, qp.shift, held, kept)
     idx, members = np.array([8, 1, 5, 0, 9]), np.array([3, 8, 0, 2, 5])
     out = np.full((5, 5), 77.0, dtype)
     MemoryState(qp, beta).square(idx, members, out)
@@ -58,7 +60,7 @@ def test_square__of_another_K_or_shift_is_not_copied():
     qp, beta = of_integers("shift", 7)
     held = np.array([0, 1])
     for source, shift in ((qp.source, 0.0), (ResidentGram(qp.source.matrix), 1.0)):
-        squares().keep(source, shift, held, np.full((2, 2), 99.0), np.empty(0))
+        squares().keep(source, shift, held, np.full((2, 2), 99.0))
         out = np.empty((2, 2))
         MemoryState(qp, beta).square(held, held, out)
         np.testing.assert_array_equal(out, square_of(qp, held, held))
@@ -68,20 +70,19 @@ def test_square__of_another_K_or_shift_is_not_copied():
 def test_square__two_variables_on_a_row_are_never_copied():
     """Members of a kept square are rows of K where every variable has its own."""
     qp, beta = of_integers("rows", 8)
-    squares().keep(qp.source, 0.0, np.array([0, 1]), np.full((2, 2), 99.0), np.empty(0))
+    squares().keep(qp.source, 0.0, np.array([0, 1]), np.full((2, 2), 99.0))
     idx, out = np.array([0, 1, 5]), np.empty((3, 3))
     MemoryState(qp, beta).square(idx, idx, out)
     np.testing.assert_array_equal(out, square_of(qp, idx, idx))
 
 
-def test_squares__one_is_kept_and_its_memory_used_again():
+def test_squares__the_last_one_is_kept():
     own, source = Squares(), ResidentGram(np.eye(3))
-    first, second = np.empty(9), np.empty(16)
-    own.keep(source, 0.0, np.array([0]), first.reshape(3, 3), first)
-    assert own.known(source, 0.0).square.base is first
-    own.keep(source, 0.0, np.array([1]), second.reshape(4, 4), second)
-    assert own.known(source, 0.0).square.base is second
-    assert own.take(9, np.dtype(np.float64)) is first
+    first, second = np.empty((3, 3)), np.empty((4, 4))
+    own.keep(source, 0.0, np.array([0]), first)
+    assert own.known(source, 0.0).square is first
+    own.keep(source, 0.0, np.array([1]), second)
+    assert own.known(source, 0.0).square is second
 
 
 # ---- working sets
@@ -116,3 +117,22 @@ def test_working_set__the_least_important_leave():
     left = np.setdiff1d(np.arange(12), working.members)
     assert len(left) == 4
     assert worth[left].max() <= np.delete(worth, left).min()
+
+
+# ---- rounds on the members that may move
+@pytest.mark.parametrize("bias", ["free", "none", "penalised"])
+def test_smo__rounds_without_the_members_far_behind_find_the_same_optimum(bias, monkeypatch):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(400, 3)), np.where(rng.random(400) < 0.5, 1.0, -1.0)  # noise: most are at a bound
+    K = np.exp(-0.1 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+    qp = classification(ResidentGram(K), y, C=1.0, bias=bias)
+    monkeypatch.setattr(smo, "WHOLE", 0)
+    parts, gather = [], smo.gather_square
+    monkeypatch.setattr(smo, "gather_square", lambda *given: (parts.append(len(given[1])), gather(*given)))
+    solver = SMO(tol=1e-8, newcomers=100)
+    some = solver.solve(qp)
+    assert 0 < min(parts) < 0.5 * 400  # there were such rounds
+    monkeypatch.setattr(smo, "FEW", 0.0)
+    whole = solver.solve(qp)
+    assert some.status == whole.status == "converged"
+    assert some.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-9)

@@ -1,0 +1,101 @@
+"""Large arrays in memory that is kept between uses: nobody is served what somebody still sees."""
+
+import gc
+import os
+import time
+
+import numpy as np
+import pytest
+
+from svmcore.runtime import memory
+from svmcore.runtime.memory import empty, release
+
+SIZE = memory.LEAST  # float32 entries: four times the least that is kept
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    gc.collect()
+    release()
+    yield
+    release()
+
+
+def test_empty__is_used_again_when_nothing_refers_to_it():
+    first = empty(SIZE, np.float32)
+    place = address(first)
+    del first
+    assert address(empty(SIZE, np.float64).reshape(2, -1)) != place  # twice as large
+    again = empty((SIZE // 2, 2), np.float32)
+    assert again.shape == (SIZE // 2, 2)
+    assert again.flags["C_CONTIGUOUS"]
+    assert again.flags["WRITEABLE"]
+
+
+VIEWS = {
+    "slice": lambda a: a[3:],
+    "row": lambda a: a.reshape(2, -1)[1],
+    "type": lambda a: a.view(np.int32),
+    "same": np.asarray,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_empty__never_serves_memory_that_a_view_still_sees(view):
+    first = empty(SIZE, np.float32)
+    first[:] = 1.0
+    seen = VIEWS[view](first)
+    before = seen.copy()
+    del first
+    others = [empty(SIZE, np.float32) for _ in range(3)]
+    for other in others:
+        other[:] = 2.0
+        assert not np.shares_memory(other, seen)
+    np.testing.assert_array_equal(seen, before)
+
+
+def test_empty__takes_a_kept_block_for_an_array_of_about_its_size():
+    first = empty(SIZE, np.float32)
+    place = address(first)
+    del first
+    assert address(empty(int(SIZE / 1.2), np.float32)) == place
+    small = empty(SIZE // 2, np.float32)
+    assert not memory._pools[0].free  # a small budget must not hold a large block
+    assert small.nbytes == 2 * SIZE
+
+
+def test_empty__keeps_no_more_than_was_asked_for_last():
+    for size in (SIZE, 2 * SIZE, 4 * SIZE, 8 * SIZE):
+        array = empty(size, np.float32)
+        del array
+    assert sum(kept.nbytes for kept in memory._pools[0].free) <= 1.5 * 8 * SIZE * 4
+
+
+def test_kept_memory__goes_back_to_the_system_when_idle(monkeypatch):
+    monkeypatch.setattr(memory, "IDLE", 0.05)
+    pool = memory._Pool()
+    long = pool.empty(SIZE, np.dtype(np.float32))
+    time.sleep(0.2)  # longer than a pause: the loan outlives several looks
+    del long
+    assert len(pool.free) == 1
+    deadline = time.monotonic() + 10.0
+    while pool.free and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not pool.free
+    assert not pool._watched
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_empty__serves_the_child_of_a_fork():
+    held = empty(SIZE, np.float32)
+    held[:] = 1.0
+    child = os.fork()
+    if child == 0:
+        other = empty(SIZE, np.float32)
+        other[:] = 2.0
+        os._exit(0 if held[0] == 1.0 and not np.shares_memory(other, held) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
