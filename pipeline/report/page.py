@@ -163,6 +163,7 @@ def _context(run: RunRecord) -> dict[str, Any]:
         "furthest": run.evaluation.get("furthest") or [],
         "shown": {column for column in OPTIONAL if _known(problems, column)},
         "worst": max((g for p in problems if (g := quantities.finite(p.get("kkt_gap"))) is not None), default=None),
+        "exact_gap": quantities.finite(run.metrics.get("exact_gap")),
         "confusion": _confusion(run),
         "evaluated_on": run.evaluation.get("evaluated_on") or "",
         "figures": _figures(run, batch),
