@@ -8,7 +8,7 @@ import numpy as np
 
 from svmcore.runtime.compiled import njit, njit_sums
 
-__all__ = ["coordinate_pass", "csr_pass", "dense_outputs", "dense_pass", "dense_weights", "solve_box"]
+__all__ = ["coordinate_pass", "csr_pass", "dense_pass", "solve_box"]
 
 BLOCK = 128
 FAR = 1e30  # keeps a row out of a scan
@@ -143,15 +143,15 @@ def _held_step(  # type: ignore[no-untyped-def]
 
 @njit_sums
 def dense_pass(  # type: ignore[no-untyped-def]
-    G, part, along, level, diagonal, p, ridge, lo, hi, beta, w, sums, bar, stays
+    G, at, part, along, level, diagonal, p, ridge, lo, hi, beta, w, sums, bar, stays
 ):
-    """Steps on the variables `part` of rows G; returns (worst violation met, steps taken).
+    """Steps on the variables `part`, whose rows are G[at[part]]; returns (worst violation met, steps taken).
 
     `stays[r]` tells whether variable part[r] is not held at its bound. The worst is inf where a step had no end.
     """
     worst, steps = 0.0, 0
     for r in range(len(part)):
-        row, output = G[part[r]], 0.0
+        row, output = G[at[part[r]]], 0.0
         for c in range(len(w)):
             output += row[c] * w[c]
         t, violation, held = _held_step(part[r], output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar)
@@ -167,12 +167,12 @@ def dense_pass(  # type: ignore[no-untyped-def]
 
 @njit_sums
 def csr_pass(  # type: ignore[no-untyped-def]
-    data, indices, indptr, part, along, level, diagonal, p, ridge, lo, hi, beta, w, sums, bar, stays
+    data, indices, indptr, at, part, along, level, diagonal, p, ridge, lo, hi, beta, w, sums, bar, stays
 ):
     """As `dense_pass`, of CSR rows."""
     worst, steps = 0.0, 0
     for r in range(len(part)):
-        first, last, output = indptr[part[r]], indptr[part[r] + 1], 0.0
+        first, last, output = indptr[at[part[r]]], indptr[at[part[r]] + 1], 0.0
         for k in range(first, last):
             output += data[k] * w[indices[k]]
         t, violation, held = _held_step(part[r], output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar)
@@ -184,22 +184,3 @@ def csr_pass(  # type: ignore[no-untyped-def]
             for k in range(first, last):
                 w[indices[k]] += t * data[k]
     return worst, steps
-
-
-@njit_sums
-def dense_outputs(G, w, out):  # type: ignore[no-untyped-def]
-    """out[i] = g_i'w, in float64."""
-    for i in range(len(out)):
-        row, total = G[i], 0.0
-        for c in range(len(w)):
-            total += row[c] * w[c]
-        out[i] = total
-
-
-@njit_sums
-def dense_weights(G, support, coef, w):  # type: ignore[no-untyped-def]
-    """W += sum coef[r] g_i over i = support[r], in float64."""
-    for r in range(len(support)):
-        row, t = G[support[r]], coef[r]
-        for c in range(len(w)):
-            w[c] += t * row[c]

@@ -48,6 +48,10 @@ class Auto(Solver):
         ascent = DualAscent(**limits)
         return ascent if _keeps_weights(ascent, qp) else SMO(**limits)
 
+    def takes_factor(self, qp: SignedQP, rank: int) -> bool:
+        """Where that which it chooses does."""
+        return self.for_factor(qp, rank).takes_factor(qp, rank)
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
         pairs = SMO(max_iter=self.max_iter, **limits)

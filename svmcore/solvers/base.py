@@ -23,6 +23,7 @@ from svmcore.qp import Bias, SignedQP
 from svmcore.runtime.plugins import Plugin
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution, Status
+from svmcore.sources import RowMap
 from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
 __all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "judged", "linear_rows"]
@@ -227,6 +228,10 @@ class Solver(Plugin, ABC):
             found = dataclasses.replace(found, certificate=dataclasses.replace(found.certificate, relative_gap=None))
         return judged(qp, outcome, found, tuple(monitor.history))
 
+    def takes_factor(self, qp: SignedQP, rank: int) -> bool:
+        """Whether it solves programs like `qp` by a factor of `rank` columns, and asks for no column of K."""
+        return False
+
     @abstractmethod
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         """Run the algorithm from a feasible `beta` (m,), which may be changed in place.
@@ -322,8 +327,8 @@ def box_gap(score: Floats, beta: Floats, lo: Floats, hi: Floats) -> float:
     return max(0.0, float(growing.max(initial=0.0)), float(shrinking.max(initial=0.0)))
 
 
-def linear_rows(solver: str, qp: SignedQP) -> Floats:
-    """Rows G (n, r) float64 with K = GG' behind the columns of a linear kernel.
+def linear_rows(solver: str, qp: SignedQP) -> RowMap:
+    """G (m, r) of the variables, with GG' = K + shift, behind the columns of a linear kernel.
 
     Raises
     ------
@@ -333,4 +338,7 @@ def linear_rows(solver: str, qp: SignedQP) -> Floats:
     factor = qp.source.factor()
     if factor is None:
         raise Unsupported(f"solver {solver!r} needs kernel=linear and the rows: give ComputedColumns(Linear(), points)")
-    return factor.dense()
+    rows, centre, at = factor
+    if qp.rows is not None:
+        at = qp.rows if at is None else at[qp.rows]
+    return RowMap(rows, centre, at, float(np.sqrt(qp.shift)))

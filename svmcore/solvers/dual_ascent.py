@@ -57,6 +57,10 @@ class DualAscent(Solver):
         if not isinstance(self.shuffle, bool):
             raise InputError(f"solver {self.name!r}: shuffle must be true or false; given {self.shuffle!r}")
 
+    def takes_factor(self, qp: SignedQP, rank: int) -> bool:
+        """Always."""
+        return True
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         rng, order = np.random.default_rng(self.seed), np.flatnonzero(qp.hi > qp.lo)
         factor = qp.source.factor()

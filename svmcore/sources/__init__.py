@@ -3,19 +3,21 @@
 from svmcore.sources.base import Factor, Lookup, Source, matvec
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
-from svmcore.sources.factor import FactorRows, LinearMap
+from svmcore.sources.factor import FactorRows, LinearRows
 from svmcore.sources.pairs import PairGrams
 from svmcore.sources.resident import ResidentGram, resident_gram
+from svmcore.sources.row_map import RowMap
 
 __all__ = [
     "CachedColumns",
     "ComputedColumns",
     "Factor",
     "FactorRows",
-    "LinearMap",
+    "LinearRows",
     "Lookup",
     "PairGrams",
     "ResidentGram",
+    "RowMap",
     "Source",
     "matvec",
     "resident_gram",

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from svmcore.errors import Unsupported
 from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_compensated
@@ -31,15 +30,11 @@ class Lookup(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """G (n, r) with K = GG': `rows` as they came, dense of either precision or CSR, less `centre` (r,)."""
+    """G (n, r) with K = GG': the `rows` number `at` (n,), or all, as they came, dense or CSR, less `centre` (r,)."""
 
     rows: Rows
     centre: Floats
-
-    def dense(self) -> Floats:
-        """G itself, (n, r) float64 and contiguous."""
-        whole = self.rows.toarray() if sparse.issparse(self.rows) else self.rows
-        return np.ascontiguousarray(np.subtract(whole, self.centre, dtype=np.float64))
+    at: Floats | None = None
 
 
 class Source(ABC):

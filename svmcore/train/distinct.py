@@ -5,6 +5,7 @@ order of the rows. Rows with a weight of 0 or less are left out, as LIBSVM does.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -26,7 +27,22 @@ class Distinct:
     weights: Floats  # (n_kept,)
     total: Floats  # (m,) weight of each distinct row
     codes: Floats  # (m,)
-    rows: Rows  # (m, p), or the (m, m) part of a precomputed K
+    given: Rows  # (n_kept, p) as they came, or the (m, m) part of a precomputed K
+    at: Floats | None = None  # (m,) which of the given rows the distinct ones are; None if they are all
+
+    @functools.cached_property
+    def rows(self) -> Rows:
+        """The distinct rows (m, p): a copy, which a linear machine of many rows does without."""
+        return self.given if self.at is None else self.given[self.at]
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.given.shape[1])
+
+    def take(self, rows: Floats) -> Rows:
+        """Some of the distinct rows."""
+        return self.given[rows if self.at is None else self.at[rows]]
 
     def variance(self, kernel: Kernel) -> float:
         """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
@@ -52,9 +68,9 @@ def distinct_rows(kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None
     merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
     if grouped:
         merged = _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
-    rows = X[np.ix_(merged.first, merged.first)] if precomputed else X[merged.first]
+    given, at = (X[np.ix_(merged.first, merged.first)], None) if precomputed else (X, merged.first)
     total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
-    return Distinct(kept, merged, weights, total, codes[merged.first], rows)
+    return Distinct(kept, merged, weights, total, codes[merged.first], given, at)
 
 
 def _reordered(merged: Merged, order: Floats) -> Merged:

@@ -23,7 +23,16 @@ from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
-from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
+from svmcore.sources import (
+    CachedColumns,
+    ComputedColumns,
+    FactorRows,
+    LinearRows,
+    PairGrams,
+    ResidentGram,
+    Source,
+    resident_gram,
+)
 from svmcore.tasks import Answer, Task
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
@@ -37,6 +46,8 @@ __all__ = ["Training", "Work", "resolved"]
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
+FACTOR_ROWS = 4096  # rows up to which columns of a linear kernel cost little
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 
@@ -89,12 +100,12 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
         )
     kernel = recipe.kernel.resolved(n_features, variance)
-    pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
+    pair = ResidentGram(np.eye(2))  # what solvers can object to shows in the smallest program of a machine
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
     if recipe.approximation is not None:
         recipe.approximation.admits(kernel)
         named = Linear()  # of the factor's rows
-    recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
+    recipe.solver.check(recipe.task.program(pair, PAIR, recipe.C), named)
     return dataclasses.replace(recipe, kernel=kernel)
 
 
@@ -174,6 +185,8 @@ class Work:
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
+        if self._direct:
+            return "factor", self._linear_rows()
         rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
             return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
@@ -189,6 +202,21 @@ class Work:
                 return plan, gram
         return "columns", self._cached(computed)
 
+    @property
+    def _direct(self) -> bool:
+        """Whether the rows of a linear kernel are all that is needed: no column of K is looked at."""
+        n, p, recipe = len(self.C), self.distinct.n_features, self.recipe
+        if not recipe.kernel.is_linear or self.pairs or n <= FACTOR_ROWS or self._plan(n, 1) == "resident":
+            return False
+        return recipe.solver.takes_factor(recipe.task.program(FactorRows(np.eye(2)), PAIR, recipe.C), p)
+
+    def _linear_rows(self) -> LinearRows:
+        """K of the rows as they came."""
+        distinct = self.distinct
+        source = LinearRows(distinct.given, distinct.at, self.recipe.served.is_centred)
+        self.centre = source.map.centre
+        return source
+
     def _cached(self, computed: ComputedColumns) -> CachedColumns:
         """Columns in the budget, a quarter of which at most is for the square of a working set."""
         limit = self.recipe.cache_bytes
@@ -203,7 +231,7 @@ class Work:
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
-        return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
+        return choose_plan(n, self.distinct.n_features, self.dtype, self.recipe.cache_bytes, n_problems)
 
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
@@ -288,7 +316,7 @@ class Work:
         if isinstance(recipe.kernel, Precomputed):
             vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
         else:
-            vectors = distinct.rows[used]
+            vectors = distinct.take(used)
         scale = np.array([answer.scale for answer in self.answers])
         bias = np.array([answer.bias for answer in self.answers]) / scale
         labels = self.classes if recipe.task.answers == "labels" else np.empty(0)

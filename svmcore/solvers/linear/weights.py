@@ -17,7 +17,7 @@ from svmcore.passes.coordinates import csr_pass, dense_pass
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solvers.base import box_gap
-from svmcore.sources import Factor, LinearMap
+from svmcore.sources import Factor, RowMap
 
 __all__ = ["HeldWeights"]
 
@@ -35,7 +35,7 @@ class HeldWeights:
     """
 
     def __init__(self, qp: SignedQP, factor: Factor, beta: Floats) -> None:
-        self.qp, self.beta, self.map = qp, beta, LinearMap(factor.rows)
+        self.qp, self.beta, self.map = qp, beta, RowMap(factor.rows, at=factor.at)
         self.free = bool(qp.groups.sums)
         centre = self.map.mean() if self.free else factor.centre
         self.along = self.map.times(centre)
@@ -97,7 +97,7 @@ class HeldWeights:
     def part(self, part: Floats, bar: float) -> tuple[float, int, Floats]:
         """Steps on the variables `part`: (worst violation met, steps taken, who is not held at a bound by `bar`)."""
         qp, rows, stays = self.qp, self.map.rows, np.empty(len(part), dtype=bool)
-        about = part, self.along, self.level, self.diagonal, qp.p, qp.ridge, qp.lo, qp.hi
+        about = self.map.at, part, self.along, self.level, self.diagonal, qp.p, qp.ridge, qp.lo, qp.hi
         of_rows = (rows.data, rows.indices, rows.indptr) if self.map.is_sparse else (rows,)
         run = csr_pass if self.map.is_sparse else dense_pass
         return *run(*of_rows, *about, self.beta, self.w, self.sums, bar, stays), stays

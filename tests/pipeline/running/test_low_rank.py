@@ -1,6 +1,7 @@
 """A run with an approximation, from its config to a verified model: landmarks, both certificates, all who read it."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from pipeline.kernel.factor import open_factor
 from pipeline.model.parts import write_model_manifest
 from pipeline.model.verify import verify
 from pipeline.running.plan import plan_of
-from svmcore.errors import InputError, Unsupported
+from svmcore.errors import InputError, UnknownPlugin, Unsupported
 from svmcore.export import export_model
 
 GAMMA = 0.1
@@ -53,7 +54,9 @@ def test_model__goes_through_landmarks_whose_expansion_has_the_stored_primal(tra
     assert np.mean(decision.argmax(axis=1) == y) > 0.97
     K = rbf_kernel(model.support_vectors, gamma=GAMMA)
     for entry, coef in zip(found["per_class"], model.coef, strict=True):
-        assert 0.5 * coef @ K @ coef + 10 * entry["slack"] == pytest.approx(entry["primal"], rel=1e-4)  # at its best bias
+        assert 0.5 * coef @ K @ coef + 10 * entry["slack"] == pytest.approx(
+            entry["primal"], rel=1e-4
+        )  # at its best bias
         assert entry["exact"]["dual"] <= entry["dual"] <= entry["primal"] <= entry["exact"]["primal"]
 
 
@@ -67,11 +70,11 @@ def test_verify__agrees_and_finds_a_changed_claim(trained, tmp_path):
         wrong = json.loads(json.dumps(kept))
         wrong[3]["exact"]["dual"] *= 1.001
         group.attrs["per_class"] = wrong
-        write_model_manifest(found["model"])
+        write_model_manifest(Path(found["model"]))
         assert [each["part"] for each in verify(found["model"], trust=True)["differences"]] == ["exact dual of class 3"]
     finally:
         group.attrs["per_class"] = kept
-        write_model_manifest(found["model"])
+        write_model_manifest(Path(found["model"]))
 
 
 def test_run__again_reuses_the_factor_and_every_answer(trained):
@@ -133,7 +136,7 @@ def test_plan__foretells_the_factor(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "error", "message"),
     [
-        ({"approximation": {"name": "nystrom"}}, InputError, "did you mean 'nystroem'"),
+        ({"approximation": {"name": "nystrom"}}, UnknownPlugin, "did you mean 'nystroem'"),
         ({"approximation": {"name": "nystroem", "polish": True}}, InputError, "polish is of the estimators"),
         ({"kernel": {"name": "tanh"}}, Unsupported, "positive semi-definite kernel of rows, not kernel=tanh"),
     ],
