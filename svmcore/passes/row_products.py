@@ -4,9 +4,11 @@ A copy of millions of rows in another order and type would be more memory than a
 the time.
 """
 
-from svmcore.runtime.compiled import njit_sums
+import numpy as np
 
-__all__ = ["csr_outputs", "csr_weights", "dense_outputs", "dense_weights", "square_lengths"]
+from svmcore.runtime.compiled import njit, njit_sums
+
+__all__ = ["csr_outputs", "csr_weights", "dense_outputs", "dense_weights", "least_rates", "square_lengths"]
 
 
 @njit_sums
@@ -58,3 +60,16 @@ def csr_weights(data, indices, indptr, at, coef, w):  # type: ignore[no-untyped-
         if t != 0.0:
             for k in range(indptr[at[i]], indptr[at[i] + 1]):
                 w[indices[k]] += t * data[k]
+
+
+@njit
+def least_rates(old, step, second, weights):  # type: ignore[no-untyped-def]
+    """Least (step + weight second) / old of each weight, at most 0; (k, n) each, without entries where `old` is 0."""
+    least = np.zeros(len(weights))
+    for k in range(old.shape[0]):
+        for i in range(old.shape[1]):
+            if old[k, i] > 0.0:
+                scale = 1.0 / old[k, i]
+                for c in range(len(weights)):
+                    least[c] = min(least[c], (step[k, i] + weights[c] * second[k, i]) * scale)
+    return least

@@ -41,17 +41,18 @@ def train(
         If fewer than two classes have a row of positive weight, or a machine refuses its targets.
     """
     control = control or Control()
-    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
-    recipe, about = resolved(recipe, distinct, X.shape[1]), (distinct, np.asarray(classes), control)
+    about = np.asarray(codes), weights, recipe.pairs, recipe.reads_rows(*X.shape)
+    distinct = distinct_rows(recipe.kernel, X, *about)
+    recipe, posed = resolved(recipe, distinct, X.shape[1]), (distinct, np.asarray(classes), control)
     first = None if start is None else distinct.at_distinct(start)
     if recipe.approximation is None:
-        return _solved(Work(recipe, *about), first).training(X.shape[1])
-    low = _solved(LowRankWork(recipe, *about), first)
+        return _solved(Work(recipe, *posed), first).training(X.shape[1])
+    low = _solved(LowRankWork(recipe, *posed), first)
     if not recipe.approximation.polish:
         return low.training(X.shape[1])
     solver = SMO(tol=recipe.solver.tol, max_iter=recipe.solver.max_iter, time_limit=recipe.solver.time_limit)
     exact = dataclasses.replace(recipe, approximation=None, solver=solver)
-    return _solved(Work(exact, *about), low.coef).training(X.shape[1])
+    return _solved(Work(exact, *posed), low.coef).training(X.shape[1])
 
 
 def _solved(work: WorkType, start: Floats | None) -> WorkType:

@@ -2,13 +2,18 @@
 
 import dataclasses
 
+import numpy as np
+
 from svmcore.approximation import Approximation
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats
 from svmcore.solvers import SMO, Solver
+from svmcore.sources import FactorRows
 from svmcore.tasks import SVC, Task
 
 __all__ = ["Recipe"]
+
+FACTOR_ROWS = 4096  # rows up to which columns of a linear kernel cost little
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +58,13 @@ class Recipe:
     def pairs(self) -> bool:
         """Whether there is one problem for each pair of classes."""
         return self.task.answers == "labels" and self.scheme == "ovo"
+
+    def reads_rows(self, n: int, p: int) -> bool:
+        """Whether the rows (n, p) of a linear kernel are all that is needed: no column of K is looked at."""
+        if not self.kernel.is_linear or self.pairs or n <= FACTOR_ROWS or self.approximation is not None:
+            return False
+        smallest = self.task.program(FactorRows(np.eye(2)), np.array([1.0, -1.0]), self.C)
+        return self.solver.takes_factor(smallest, p)
 
     @property
     def served(self) -> Kernel:

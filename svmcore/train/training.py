@@ -26,7 +26,6 @@ from svmcore.solvers import SMO, Solver
 from svmcore.sources import (
     CachedColumns,
     ComputedColumns,
-    FactorRows,
     LinearRows,
     PairGrams,
     ResidentGram,
@@ -46,7 +45,6 @@ __all__ = ["Training", "Work", "resolved"]
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
-FACTOR_ROWS = 4096  # rows up to which columns of a linear kernel cost little
 PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
@@ -185,7 +183,7 @@ class Work:
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
-        if self._direct:
+        if self.distinct.as_given:
             return "factor", self._linear_rows()
         rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
@@ -201,14 +199,6 @@ class Work:
             if gram is not None:
                 return plan, gram
         return "columns", self._cached(computed)
-
-    @property
-    def _direct(self) -> bool:
-        """Whether the rows of a linear kernel are all that is needed: no column of K is looked at."""
-        n, p, recipe = len(self.C), self.distinct.n_features, self.recipe
-        if not recipe.kernel.is_linear or self.pairs or n <= FACTOR_ROWS or self._plan(n, 1) == "resident":
-            return False
-        return recipe.solver.takes_factor(recipe.task.program(FactorRows(np.eye(2)), PAIR, recipe.C), p)
 
     def _linear_rows(self) -> LinearRows:
         """K of the rows as they came."""
