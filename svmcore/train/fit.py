@@ -41,7 +41,8 @@ def train(
         If fewer than two classes have a row of positive weight, or a machine refuses its targets.
     """
     control = control or Control()
-    about = np.asarray(codes), weights, recipe.pairs, recipe.reads_rows(*X.shape)
+    in_sequence = recipe.reads_rows(*X.shape, len(classes))
+    about = np.asarray(codes), weights, recipe.pairs and not in_sequence, in_sequence
     distinct = distinct_rows(recipe.kernel, X, *about)
     recipe, posed = resolved(recipe, distinct, X.shape[1]), (distinct, np.asarray(classes), control)
     first = None if start is None else distinct.at_distinct(start)

@@ -59,9 +59,10 @@ class Recipe:
         """Whether there is one problem for each pair of classes."""
         return self.task.answers == "labels" and self.scheme == "ovo"
 
-    def reads_rows(self, n: int, p: int) -> bool:
+    def reads_rows(self, n: int, p: int, n_classes: int) -> bool:
         """Whether the rows (n, p) of a linear kernel are all that is needed: no column of K is looked at."""
-        if not self.kernel.is_linear or self.pairs or n <= FACTOR_ROWS or self.approximation is not None:
+        pairs = self.pairs and n_classes > 2
+        if not self.kernel.is_linear or pairs or n <= FACTOR_ROWS or self.approximation is not None:
             return False
         smallest = self.task.program(FactorRows(np.eye(2)), np.array([1.0, -1.0]), self.C)
         return self.solver.takes_factor(smallest, p)
