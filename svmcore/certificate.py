@@ -26,7 +26,7 @@ from svmcore.points import Floats
 from svmcore.primal import at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP, exact_sum
 from svmcore.runtime.threads import one_blas_thread
-from svmcore.sources.base import matvec_and_sizes, matvec_compensated
+from svmcore.sources.base import matvec_compensated
 
 __all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]
 
@@ -116,7 +116,7 @@ def evaluate(
     outputs K beta (n,) are `known`, with bounds (n,) of their errors, nothing is computed from the columns.
     """
     beta = np.asarray(beta, dtype=np.float64)
-    known = known or qp.source.outputs(qp.at_rows(beta))
+    known = known or qp.source.direct_outputs(qp.at_rows(beta))
     outputs = _Outputs(qp, beta) if known is None else _Known(qp, beta, *known)
     outputs.sharpen(resolution)
     outputs.doubt_sums()
@@ -159,7 +159,7 @@ class _Outputs:
 
     def _served(self) -> tuple[Floats, Floats]:
         if not self._direct:
-            return matvec_and_sizes(self.qp.source, self.coef)
+            return self.qp.source.outputs(self.coef)
         rows = np.arange(self.qp.source.n)
         self.exact_rows[:] = True
         return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)

@@ -76,6 +76,9 @@ class Experiment(Section):
     approximation: Annotated[dict[str, Any] | None, BeforeValidator(valid_approximation)] = Field(
         default=None, description="an approximation, such as {name: nystroem, rank: 2000}"
     )
+    plan: Literal["auto", "resident", "columns", "shards"] = Field(
+        default="auto", description="auto, resident, columns or shards"
+    )
     cache: Cache = Field(default_factory=lambda: Cache())
     cluster: Cluster = Field(default_factory=lambda: Cluster())
     store: Annotated[str, BeforeValidator(absolute)] = Field(

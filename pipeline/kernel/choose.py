@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
 from pipeline.kernel.factor import factor_fingerprint
 from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_folder
+from svmcore.errors import InputError
 from svmcore.kernels import Kernel
+from svmcore.solvers import Solver
 from svmcore.tasks import Task
 
 __all__ = ["KernelPlan", "choose_plan", "held_as", "plan_kernel", "served_kernel"]
@@ -20,9 +23,9 @@ EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
 
 @dataclasses.dataclass(frozen=True)
 class KernelPlan:
-    """The kernel with numbers for its parameters, and where its values are: on storage, or nowhere yet."""
+    """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet."""
 
-    plan: str  # resident: K on storage, mapped;  columns: computed on demand, cached;  factor: G on storage, mapped
+    plan: str  # resident: K on storage, mapped;  columns: on demand;  shards: those of their rows;  factor: G, mapped
     kernel: dict[str, Any]  # of the model; K is of its `served_kernel`
     dtype: str
     kernel_id: str
@@ -40,9 +43,17 @@ def served_kernel(kernel: Kernel, machine: Task) -> Kernel:
 
 
 def held_as(exp: Experiment, dataset: Any) -> tuple[str, Kernel, np.dtype]:
-    """How the K of an experiment is held: plan, the kernel of its values, and their type."""
+    """How the K of an experiment is held: plan, the kernel of its values, and their type.
+
+    Raises
+    ------
+    InputError
+        As `choose_plan`.
+    """
     resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
     if exp.approximation is not None:
+        if exp.plan != "auto":
+            raise InputError(f"plan: {exp.plan} holds K itself; with an approximation, leave plan out")
         precise = exp.tol < FINE or dataset.n_merged <= EXACT_ROWS
         return "factor", resolved, np.dtype(np.float64 if precise else np.float32)
     dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
@@ -53,21 +64,40 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     """Which K an experiment needs, and where it is or will be: nothing is computed."""
     plan, served, dtype = held_as(exp, dataset)
     spec = exp.build_kernel().resolved(dataset.n_features, dataset.variance).spec()
-    if plan == "columns":
-        return KernelPlan(plan, spec, dtype.name, columns_fingerprint(dataset, served, dtype), None)
     approximation = exp.build_approximation()
-    if approximation is None:
-        kernel_id = gram_fingerprint(dataset, served, dtype)
-    else:
+    if approximation is not None:
         kernel_id = factor_fingerprint(dataset, served, approximation, dtype)
-    about = None if approximation is None else approximation.spec()
-    return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)), about)
+        about = approximation.spec()
+        return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)), about)
+    if plan != "resident":
+        return KernelPlan(plan, spec, dtype.name, columns_fingerprint(dataset, served, dtype, plan), None)
+    kernel_id = gram_fingerprint(dataset, served, dtype)
+    return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)))
 
 
 def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:
-    """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns.
+    """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns or shards.
 
-    A solver of linear classifiers needs the rows behind the columns, which a K on storage does not have.
+    Rows go in shards where workers may be other hosts. A solver of linear classifiers needs the rows behind the
+    columns, which a K on storage does not have.
+
+    Raises
+    ------
+    InputError
+        If the config names a plan that its solver cannot work on, or a K that does not fit.
     """
-    fits = dataset.n_merged**2 * itemsize <= min(exp.cache.limit, exp.cache.disk)
-    return "resident" if fits and not exp.solver_for(dataset.n_features).solves.linear_only else "columns"
+    solves, needed = exp.solver_for(dataset.n_features).solves, dataset.n_merged**2 * itemsize
+    budget = min(exp.cache.limit, exp.cache.disk)
+    if exp.plan == "auto" and needed <= budget and not solves.linear_only:
+        return "resident"
+    if exp.plan == "auto":
+        return "shards" if exp.cluster.remote and solves.shards else "columns"
+    if exp.plan == "shards" and not solves.shards:
+        able = ", ".join(name for name in Solver.names() if Solver.named(name).solves.shards)
+        raise InputError(f"plan: shards is for solver {able}, not {exp.solver['name']}; set solver.name: {able}")
+    if exp.plan == "resident" and (needed > budget or solves.linear_only):
+        raise InputError(
+            f"plan: resident needs {size(needed)} for K, and cache allows {size(budget)}; raise cache.limit and "
+            "cache.disk, or set plan: auto"
+        )
+    return exp.plan

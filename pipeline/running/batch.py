@@ -5,6 +5,7 @@ work is refused first, and a K whose problems are all answered is not computed a
 solved on, workers compute the next.
 """
 
+import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from pipeline.config.schema import Experiment
 from pipeline.kernel.columns import columns_for
 from pipeline.kernel.factor import compute_factor
 from pipeline.kernel.gram import Gram, compute_grams, open_gram
+from pipeline.kernel.shards import open_shards
 from pipeline.layout.parts import Ingested, Part, Waiting, bundles, parts_of
 from pipeline.layout.sweep import Chain, Point, data_groups, expand
 from pipeline.rows import dataset as datasets
@@ -25,6 +27,7 @@ from pipeline.running.session import Session
 from pipeline.storage.cache import claim, discard
 from svmcore.approximation import Approximation
 from svmcore.errors import InputError
+from svmcore.sources import Source
 
 __all__ = ["Batch", "Counts", "lay_out", "of_one", "solve"]
 
@@ -57,6 +60,8 @@ class Counts:
 # --- layout ---------------------------------------------------------------------------------------------------------
 def lay_out(session: Session) -> Batch:
     """Read the data of every point and name every kernel and problem; computes neither."""
+    if session.exp.plan == "auto" and session.exp.cluster.remote and not session.store.is_shared:
+        session.exp = session.exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
@@ -118,9 +123,9 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
         session.progress("solve", total, total, reused=total)
     for part, todo, gram in _with_grams(session, waiting):
         with session.clock("solve"):
-            where = _solved_by(session, part)
             told: dict[str, Any] = {"progress": session.progress, "done": done, "total": total, "names": names}
-            ended = solve_chains(todo, **where, **told)
+            with _solved_by(session, part) as where:
+                ended = solve_chains(todo, **where, **told)
         if gram is not None and crowded:  # the next kernels need the room
             discard(session.root, gram.path)
         done += len(ended)
@@ -129,17 +134,28 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
     return counts
 
 
-def _solved_by(session: Session, part: Part) -> dict[str, Any]:
+@contextlib.contextmanager
+def _solved_by(session: Session, part: Part) -> Iterator[dict[str, Any]]:
     """Where the problems of a part are solved: on the workers, on threads, or one by one over a column cache.
 
     The few problems of one point are solved on threads, unless the workers are other machines.
     """
     if part.plan.gram is None:
-        dataset = datasets.open_dataset(part.data.path)
-        return {"source": columns_for(part.group.points[0].exp, dataset, part.plan, session.workers)}
+        with contextlib.closing(_source_of(session, part)) as source:
+            yield {"source": source}
+        return
     cluster = session.exp.cluster
     here = cluster.kind == "inline" or (session.exp.sweep is None and not cluster.remote)
-    return {"workers": None if here else session.workers}
+    yield {"workers": None if here else session.workers}
+
+
+def _source_of(session: Session, part: Part) -> Source:
+    """Columns in a cache of this process, or in shards on the workers."""
+    exp, dataset = part.group.points[0].exp, datasets.open_dataset(part.data.path)
+    if part.plan.plan == "columns":
+        return columns_for(exp, dataset, part.plan, session.workers)
+    address = session.store.shown(f"data/{dataset.path.name}")
+    return open_shards(exp, address, dataset, part.plan, session.workers)
 
 
 def _workers_for(session: Session, grams: Sequence[str]) -> Workers:

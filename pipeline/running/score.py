@@ -14,6 +14,7 @@ from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
 from pipeline.model import decisions, low_rank
+from pipeline.model.drift import Summary
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
@@ -23,6 +24,8 @@ from pipeline.storage.files import write_json
 from svmcore.model import Model, vote
 
 __all__ = ["Trained", "names_of", "score", "scorers"]
+
+MOST_ERRORS = 100_000  # test rows of which two runs are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +39,10 @@ class Trained:
 
 
 def scorers(session: Session) -> Workers | None:
-    """Who scores test rows if they are many: the session's workers, unless they are this process."""
-    return None if session.exp.cluster.kind == "inline" else session.workers
+    """Who scores test rows if they are many: the session's workers, if they are others and see the dataset."""
+    cluster = session.exp.cluster
+    blind = cluster.remote and not session.store.is_shared
+    return None if cluster.kind == "inline" or blind else session.workers
 
 
 def names_of(batch: Batch) -> dict[str, str]:
@@ -77,8 +82,7 @@ def score(session: Session, batch: Batch) -> Trained:
         tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
-        if dataset.n_test and dataset.kind.answers == "labels":
-            found["right"] = _right(dataset, model, tested)
+        found |= _row_by_row(dataset, model, tested)
         write_json(session.folder / "evaluation.json", found)
         scores = _scores(session.exp.scores, dataset, model, decision, tested)
         trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class)
@@ -89,14 +93,21 @@ def score(session: Session, batch: Batch) -> Trained:
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
         alpha = np.array([coefficients(result, support) for result in results]) if bounds else None
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema, alpha)
+        parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset), alpha
+        save_model(session.folder / "model.zarr", *parts)
     return trained
 
 
-def _right(dataset: Any, model: Model, tested: Any) -> str:
-    """Of each test row 1 where its label is right, else 0: `compare` tells two runs apart by that."""
-    right = vote(tested, len(dataset.classes), model.scheme) == dataset.test_targets()
-    return "".join("01"[int(one)] for one in right)
+def _row_by_row(dataset: Any, model: Model, tested: Any) -> dict[str, Any]:
+    """What `compare` tells two runs apart by: `right`, of each test row 1 or 0; of values `absolute_errors`."""
+    truth = dataset.test_targets()
+    if not dataset.n_test or dataset.kind.answers == "novelty":
+        return {}
+    if dataset.kind.answers == "values":
+        some = np.linspace(0, len(truth) - 1, min(len(truth), MOST_ERRORS)).round().astype(int)
+        return {"absolute_errors": [float(f"{error:.7g}") for error in np.abs(truth - tested[:, 0])[some].tolist()]}
+    right = vote(tested, len(dataset.classes), model.scheme) == truth
+    return {"right": "".join("01"[int(one)] for one in right)}
 
 
 def _scores(

@@ -34,6 +34,7 @@ PADDING = 16
 WHOLE = 1024  # rows up to which a problem in memory is one working set
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
+END = 0.5  # of tol, to which the last rounds solve: so that no value is behind that of a solver that ends far below tol
 DIRECT = 4096  # most variables of a set that is finished directly
 CRAWL = 0.4  # pair steps over (q + 256)^2 from which an interior point is the shorter way
 PREPARE = 20  # pair steps for each variable of a set that will be finished directly
@@ -130,7 +131,7 @@ class SMO(Solver):
     """
 
     name: ClassVar[str] = "smo"
-    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True)
+    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True, shards=True)
     working_set: int = 4096
     newcomers: int = 256
 
@@ -148,8 +149,11 @@ class SMO(Solver):
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         if score is None and not beta.any():
             beta, n_iter = self._nested_start(qp, beta, monitor, n_iter)
-        state = MemoryState(qp, beta, score)
-        return _Rounds(self, qp, state, monitor, n_iter).run()
+        state = qp.source.state(qp, beta, score) or MemoryState(qp, beta, score)
+        try:
+            return _Rounds(self, qp, state, monitor, n_iter).run()
+        finally:
+            state.end()
 
     def _nested_start(self, qp: SignedQP, beta: Floats, monitor: Monitor, n_iter: int) -> tuple[Floats, int]:
         """Beta of a random quarter of the rows (itself begun on a quarter), solved roughly: few columns are wasted."""
@@ -170,7 +174,7 @@ class SMO(Solver):
 class _Rounds:
     """The rounds of one solve."""
 
-    def __init__(self, solver: SMO, qp: SignedQP, state: MemoryState, monitor: Monitor, n_iter: int) -> None:
+    def __init__(self, solver: SMO, qp: SignedQP, state: WorkingSetState, monitor: Monitor, n_iter: int) -> None:
         self.solver, self.qp, self.state, self.monitor = solver, qp, state, monitor
         self.aim = solver.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
         self.n_iter, self.wide = n_iter, False
@@ -201,6 +205,7 @@ class _Rounds:
                 status = self._round()
                 if status is not None:
                     break
+                self.monitor.keeps(self.state.snapshot)
         finally:
             self.working.release()
         return Outcome(status, self.n_iter, self.state.snapshot())
@@ -230,7 +235,7 @@ class _Rounds:
         gap = self.state.kkt_gap()
         self.working.advance(max(self.solver.newcomers, len(self.working.members) if self.crawls else 0))
         idx = self.working.members
-        part, target = self.state.part(idx), max(0.7 * self.aim, self.working.precision * gap)
+        part, target = self.state.part(idx), max(END * self.solver.tol, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
         moving = _moving(part, score, REACH * gap)
         steps, unbounded = self._pairs(part, score, moving, target)

@@ -32,7 +32,7 @@ class FactorRows(ComputedColumns):
         """The rows."""
         return Factor(self.map.rows, self.map.centre)
 
-    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+    def direct_outputs(self, coef: Floats) -> tuple[Floats, Floats]:
         """K coef (n,) through the weights G'coef, and a bound of the errors."""
         lengths = np.sqrt(self.points.moments.norm2)
         terms = np.count_nonzero(coef) + self.map.rank
@@ -80,7 +80,7 @@ class LinearRows(Source):
         """What the centre has added to the bias."""
         return float(self.map.weights(coef) @ self.map.centre)
 
-    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+    def direct_outputs(self, coef: Floats) -> tuple[Floats, Floats]:
         """K coef (n,) through weights in twice the digits, and a bound of the errors."""
         map_, lengths = self.map, np.sqrt(self._diagonal) * (1.0 + 1e-6)
         high, low = self._weights(coef)

@@ -41,7 +41,7 @@ def train(
         If fewer than two classes have a row of positive weight, or a machine refuses its targets.
     """
     control = control or Control()
-    in_sequence = recipe.reads_rows(*X.shape, len(classes))
+    in_sequence = recipe.reads_rows(X.shape[0], X.shape[1], len(classes))
     about = np.asarray(codes), weights, recipe.pairs and not in_sequence, in_sequence
     distinct = distinct_rows(recipe.kernel, X, *about)
     recipe, posed = resolved(recipe, distinct, X.shape[1]), (distinct, np.asarray(classes), control)
