@@ -12,6 +12,7 @@ NumPy, Numba and SciPy, nothing else: no cluster, no storage, no configuration l
 (array([-0.25,  0.25,  0.  ,  0.  ,  0.  ]), -1.0, 'converged')
 """
 
+from svmcore.approximation import Approximation, ExactBound, Nystroem
 from svmcore.certificate import Certificate, certify
 from svmcore.errors import InputError, InvalidProblem, MemoryLimit, SVMError, UnknownPlugin, Unsupported
 from svmcore.kernels import (
@@ -42,11 +43,13 @@ __all__ = [
     "RBF",
     "SMO",
     "SVC",
+    "Approximation",
     "Bias",
     "CachedColumns",
     "Certificate",
     "ComputedColumns",
     "Conformal",
+    "ExactBound",
     "Groups",
     "Hinge",
     "InputError",
@@ -58,6 +61,7 @@ __all__ = [
     "Merged",
     "Model",
     "Monitor",
+    "Nystroem",
     "Points",
     "Polynomial",
     "Precomputed",
