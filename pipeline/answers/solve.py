@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pipeline.answers import under_way
 from pipeline.answers.live import Line, Watch, watching
-from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
+from pipeline.answers.problem import ProblemTask, problem_of, stored_source
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.cache import in_turn
 from pipeline.storage.leases import LeaseLost
@@ -56,7 +56,7 @@ class _Stored(Problem[ProblemResult]):
         return find_result(self.task)
 
     def program(self) -> SignedQP:
-        return problem_of(self.task, self.source if self.source is not None else resident_gram(self.task))
+        return problem_of(self.task, self.source if self.source is not None else stored_source(self.task))
 
     def start(self, qp: SignedQP, before: ProblemResult | None) -> Start:
         """From variables that were kept under way, or the answer that its task names, the one before or on storage."""
@@ -96,7 +96,7 @@ def solve_problem(task: ProblemTask, live: str | None = None, source: Source | N
     live
         Folder where progress is written; the solver stops when it has gone.
     source
-        Of K; default the task's Gram, mapped.
+        Of K; default what is on storage, mapped.
     """
     return _Stored(task, live, source).answer()
 

@@ -105,6 +105,7 @@ def _context(run: RunRecord) -> dict[str, Any]:
         },
         "worst_gap": max(gaps, default=None),
         "batch_gap": tables.gap_cell(batch.worst_gap, run.tol) if batch and batch.worst_gap is not None else None,
+        "exact_gap": quantities.finite(run.metrics.get("exact_gap")),
         "confusion": _confusion(run),
         "threshold": _threshold(run),
         "where": run.where,

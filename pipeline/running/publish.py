@@ -108,6 +108,7 @@ def _record(
         "n_support": trained.n_support if trained else None,
         "relative_gap": metrics.worst([one["relative_gap"] for one in every]),
         "kkt_gap": metrics.worst([one["kkt_gap"] for one in every]),
+        **_exact(per_class),
         "seconds": session.clock.seconds(),
         "peak_memory_bytes": peak_memory_bytes(),
         "per_class": per_class,
@@ -121,6 +122,12 @@ def _record(
     record["provenance"] = origin(session.exp, dataset) | circumstances()
     record["drift"] = _drift(session, dataset)
     return record | {"gate": judged(session.exp, session.strict, record, session.store)}
+
+
+def _exact(per_class: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Of an approximation: how far apart its bounds of the exact optimum are, as a share of the larger one."""
+    gaps = [one["exact"]["relative_gap"] for one in per_class if "exact" in one]
+    return {"exact_gap": metrics.worst(gaps)} if gaps else {}
 
 
 def _scored(session: Session, trained: Trained | None) -> dict[str, Any]:

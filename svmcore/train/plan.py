@@ -12,7 +12,7 @@ from svmcore.tasks import Task
 
 __all__ = ["Plan", "cached", "choose_plan", "served_kernel"]
 
-Plan: TypeAlias = Literal["resident", "columns"]
+Plan: TypeAlias = Literal["resident", "columns", "factor"]
 
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs

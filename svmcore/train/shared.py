@@ -28,12 +28,11 @@ from svmcore.sources.base import CHUNK
 from svmcore.sources.resident import fill_grams
 from svmcore.squares import give_back
 from svmcore.tasks import Answer
-from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers
+from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.control import Control
 from svmcore.train.distinct import Distinct, merge_precomputed
 from svmcore.train.plan import SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
-from svmcore.train.same import same_optimum
 from svmcore.train.trained import Training
 from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Member, Work, resolved
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from svmcore.approximation import ExactBound
 from svmcore.model import Model, Target
 from svmcore.points import Floats
 from svmcore.solution import Solution
@@ -34,7 +35,10 @@ class Training:
     plan
         How K was served.
     doubts
-        How far decision values may be from the exact optimum's; None of a model whose training is not known.
+        How far decision values may be from the exact optimum's; None of a model whose training is not known, and of
+        an approximation.
+    bounds
+        Of an approximation: what its answers prove of the exact optimum of each problem.
     """
 
     model: Model
@@ -47,3 +51,4 @@ class Training:
     held_out: tuple[tuple[Floats, Floats], ...]
     plan: Plan
     doubts: Doubts | None = None
+    bounds: tuple[ExactBound, ...] = ()

@@ -11,7 +11,7 @@ import warnings
 import numpy as np
 
 from svmcore.errors import InvalidProblem
-from svmcore.kernels import Precomputed
+from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Model, Target, targets
@@ -19,61 +19,27 @@ from svmcore.model.probability import fit_sigmoid
 from svmcore.monitor import Monitor
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
+from svmcore.runtime.threads import n_threads, side_by_side
 from svmcore.solution import Solution
 from svmcore.solvers import Solver
-from svmcore.sources import ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
-from svmcore.squares import give_back
+from svmcore.sources import ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.tasks import Answer, Task
-from svmcore.train.chains import NOWHERE, Kept, Problem, Start
+from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
-from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
-from svmcore.train.held_out import held_out_decisions
 from svmcore.train.plan import Plan, cached, choose_plan
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
 
-__all__ = ["Member", "Work", "resolved", "train"]
+__all__ = ["Fitted", "Member", "Work", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
-
-
-@one_blas_thread()
-def train(
-    recipe: Recipe,
-    X: Rows,
-    codes: Floats,
-    classes: Floats,
-    weights: Floats | None = None,
-    control: Control | None = None,
-    start: Floats | None = None,
-) -> Training:
-    """Train on rows `X` (n, p) with codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
-
-    `classes` says what the codes stand for: labels (n_classes,), or the targets (n_codes, k) of k regressions on one K.
-    The coefficients of a start are those of the programs: a model's times its scale.
-
-    Raises
-    ------
-    InvalidProblem
-        If fewer than two classes have a row of positive weight, or a machine refuses its targets.
-    """
-    control = control or Control()
-    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
-    work = Work(resolved(recipe, distinct, X.shape[1]), distinct, np.asarray(classes), control)
-    if start is not None:
-        work.start = distinct.at_distinct(start)
-    try:
-        work.open()
-        work.solve()
-    finally:
-        give_back()
-    return work.training(X.shape[1])
 
 
 def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
@@ -84,9 +50,12 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
         )
     kernel = recipe.kernel.resolved(n_features, variance)
-    pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
+    pair = ResidentGram(np.eye(2))  # what solvers can object to shows in the smallest program of a machine
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
-    recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
+    if recipe.approximation is not None:
+        recipe.approximation.admits(kernel)
+        named = Linear()  # of the factor's rows
+    recipe.solver.check(recipe.task.program(pair, PAIR, recipe.C), named)
     return dataclasses.replace(recipe, kernel=kernel)
 
 
@@ -166,6 +135,8 @@ class Work:
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
+        if self.distinct.as_given:
+            return "factor", self._linear_rows()
         rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
             return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
@@ -181,6 +152,13 @@ class Work:
                 return plan, gram
         return "columns", cached(computed, self.recipe.cache_bytes)
 
+    def _linear_rows(self) -> LinearRows:
+        """K of the rows as they came."""
+        distinct = self.distinct
+        source = LinearRows(distinct.given, distinct.at, self.recipe.served.is_centred)
+        self.centre = source.map.centre
+        return source
+
     def _computed(self, rows: Rows) -> ComputedColumns:
         """K of the rows, in columns."""
         kernel = self.recipe.served
@@ -189,13 +167,17 @@ class Work:
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
-        return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
+        return choose_plan(n, self.distinct.n_features, self.dtype, self.recipe.cache_bytes, n_problems)
 
     def solve(self) -> None:
         """Solve all problems, each a chain of its own."""
-        problems = [_Fitted(self, k) for k in range(len(self.goals))]
+        problems = [self.problem(k) for k in range(len(self.goals))]
         for _ in side_by_side([problem.answer for problem in problems], self.threads()):
             pass
+
+    def problem(self, k: int) -> Problem[None]:
+        """Problem `k` on its own."""
+        return Fitted(self, k)
 
     def threads(self) -> int:
         """On how many threads to solve: several at once where they can share K without a lock, else 0."""
@@ -203,7 +185,7 @@ class Work:
         sizes = [len(self.rows(k)) for k in range(len(self.goals))]
         if isinstance(self.source, PairGrams):
             jobs = min(jobs, self.source.at_once(max(sizes)))
-        return jobs if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan == "resident" else 0
+        return jobs if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns" else 0
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""
@@ -263,7 +245,7 @@ class Work:
         if isinstance(recipe.kernel, Precomputed):
             vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
         else:
-            vectors = distinct.rows[used]
+            vectors = distinct.take(used)
         scale = np.array([answer.scale for answer in self.answers])
         bias = np.array([answer.bias for answer in self.answers]) / scale
         labels = self.classes if recipe.task.answers == "labels" else np.empty(0)
@@ -298,16 +280,18 @@ class Member(Problem[Kept]):
         return self.work.control.monitor(self.k)
 
 
-class _Fitted(Member[None]):
+class Fitted(Member[None]):
     """A problem on its own, from coefficients if some are given; the training keeps what there is to keep."""
 
     def start(self, qp: SignedQP, before: None) -> Start:
+        """From the coefficients of the training."""
         work, k = self.work, self.k
         if work.start is None:
             return NOWHERE
         return Start(qp.snapped(work.tasks[k].variables(qp, work.start[k, work.rows(k)])))
 
     def keep(self, qp: SignedQP, solution: Solution) -> None:
+        """Tell the training."""
         self.work.finish(self.k, qp, solution)
         self.work.doubts[self.k] = doubt(self.work.tasks[self.k], qp, solution)
 

@@ -7,7 +7,7 @@ import numpy as np
 from svmcore.primal import at_groups, slope
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution
-from svmcore.train.chains import Solved
+from svmcore.train.chains.loop import Solved
 
 __all__ = ["same_optimum"]
 

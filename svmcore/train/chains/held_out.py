@@ -10,7 +10,7 @@ from svmcore.solution import Solution
 from svmcore.solvers import Solver
 from svmcore.sources.base import Source
 from svmcore.tasks import Task
-from svmcore.train.chains import Problem
+from svmcore.train.chains.loop import Problem
 
 __all__ = ["held_out_decisions"]
 
