@@ -214,6 +214,8 @@ class Experiment(Section):
         """
         plain = self.model_dump(by_alias=True, exclude={*ELSEWHERE, *foreign_keys(self.task)})
         plain["solver"].pop("time_limit", None)
+        if plain["plan"] == "auto":
+            del plain["plan"]
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
                 plain["data"][key] = expand(plain["data"][key])
