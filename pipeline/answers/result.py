@@ -37,6 +37,7 @@ __all__ = [
     "doubled",
     "find_result",
     "finite",
+    "judged_result",
     "part_of",
     "read_answer",
     "read_answers",
@@ -91,6 +92,23 @@ ARRAYS = ("support", "rows", "beta", "residual")
 # --- writing --------------------------------------------------------------------------------------------------------
 def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> ProblemResult:
     """Keep an answer unless it was stopped; of a fold's decision values, those of the rows it holds out."""
+    record, arrays = _described(task, qp, solution)
+    kept = dict(arrays)
+    if task.fold is not None:
+        kept["decision"] = arrays["decision"][held_out_counts(task.dataset, task.fold) > 0]
+    if solution.status is not Status.STOPPED:
+        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(kept))
+    return _result(task.fingerprint, record, arrays)
+
+
+def judged_result(task: ProblemTask, qp: SignedQP, solution: Solution, seconds: float) -> tuple[ProblemResult, Floats]:
+    """An answer as somebody else has judged it, and its decision values (m,); nothing is stored."""
+    record, arrays = _described(task, qp, solution)
+    return _result(task.fingerprint, record | {"seconds": seconds}, arrays), arrays["decision"]
+
+
+def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Record and arrays of an answer."""
     counts = training_counts(task)
     beta = np.asarray(solution.beta, np.float64)
     support = np.flatnonzero(beta)
@@ -98,7 +116,6 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
     rows, at_bound = qp.rows_of(support), np.unique(qp.rows_of(bounded))
     answer = task.built.answer(qp, solution)
     decision = np.asarray((solution.decision + (answer.bias - solution.bias)) / answer.scale, np.float64)
-    history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)]
     record = {
         "machine": task.machine,
         "status": str(solution.status.value),
@@ -112,15 +129,11 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         "norm2": float(solution.norm2),
         "slack": _slack(task, decision, answer.epsilon, counts),
         "certificate": _numbers(solution.certificate),
-        "history": history,
+        "history": [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)],
     }
-    if task.fold is not None:
-        decision = decision[held_out_counts(task.dataset, task.fold) > 0]
     residual = solution.score + qp.ridge * beta
     arrays = {"support": support, "rows": rows, "beta": beta[support], "residual": residual, "decision": decision}
-    if solution.status is not Status.STOPPED:
-        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(arrays))
-    return _result(task.fingerprint, record, arrays)
+    return record, arrays
 
 
 def _place(task: ProblemTask, status: str) -> Path:

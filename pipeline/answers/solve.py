@@ -15,7 +15,7 @@ import numpy as np
 
 from pipeline.answers import under_way
 from pipeline.answers.live import Line, Watch, watching
-from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
+from pipeline.answers.problem import ProblemTask, problem_of, stored_source
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.cache import in_turn
 from pipeline.storage.leases import LeaseLost
@@ -59,7 +59,7 @@ def solve_problem(
     live
         Folder where progress is written; the solver stops when it has gone.
     source
-        Of K; default the task's Gram, mapped.
+        Of K; default what is on storage, mapped.
     before
         Answer of the problem that it starts from, if it starts from one; default the one on storage.
     """
@@ -70,7 +70,7 @@ def solve_problem(
         before = None
     elif before is None:
         before = find_result(task, task.warm)
-    qp = problem_of(task, source if source is not None else resident_gram(task))
+    qp = problem_of(task, source if source is not None else stored_source(task))
     beta, score = start_of(before, qp, task.machine)
     monitor = _monitor(live, task)
     if not qp.source.repeats:

@@ -17,7 +17,7 @@ from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats
 from svmcore.solvers import SMO
-from svmcore.sources import CachedColumns, ComputedColumns, Source
+from svmcore.sources import CachedColumns, ComputedColumns, Factor, Source
 
 __all__ = ["WorkerColumns", "columns_for", "computed_columns"]
 
@@ -103,7 +103,7 @@ class WorkerColumns(Source):
         finer = self.local.finer()
         return None if finer is None else WorkerColumns(finer, self.dataset, self.workers)
 
-    def factor(self) -> Floats | None:
+    def factor(self) -> Factor | None:
         """The rows of a linear kernel."""
         return self.local.factor()
 

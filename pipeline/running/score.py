@@ -4,14 +4,17 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import doubled, read_answers
+from pipeline.answers.result import coefficients, doubled, read_answers
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
 from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
-from pipeline.model import decisions
+from pipeline.model import decisions, low_rank
+from pipeline.model.drift import Summary
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch
@@ -21,6 +24,8 @@ from pipeline.storage.files import write_json
 from svmcore.model import Model, vote
 
 __all__ = ["Trained", "names_of", "score", "scorers"]
+
+MOST_ERRORS = 100_000  # test rows of which two runs are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,15 +70,19 @@ def score(session: Session, batch: Batch) -> Trained:
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
         results, decision = read_answers(tasks)
-        labels = _labels(tasks, dataset)
+        labels, bounds = _labels(tasks, dataset), []
+        if part.plan.approximation is not None:
+            judged = low_rank.proved(dataset, kernel, tasks, results)
+            results, decision, bounds = judged.results, judged.decision, judged.bounds
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
+        for entry, bound in zip(per_class, bounds, strict=False):
+            entry["exact"] = dataclasses.asdict(bound)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
         tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
-        if dataset.n_test and dataset.kind.answers == "labels":
-            found["right"] = _right(dataset, model, tested)
+        found |= _row_by_row(dataset, model, tested)
         write_json(session.folder / "evaluation.json", found)
         scores = _scores(session.exp.scores, dataset, model, decision, tested)
         trained = Trained(part, scores, int(dataset.counts()[support].sum()), per_class)
@@ -83,14 +92,22 @@ def score(session: Session, batch: Batch) -> Trained:
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
+        alpha = np.array([coefficients(result, support) for result in results]) if bounds else None
+        parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset), alpha
+        save_model(session.folder / "model.zarr", *parts)
     return trained
 
 
-def _right(dataset: Any, model: Model, tested: Any) -> str:
-    """Of each test row 1 where its label is right, else 0: `compare` tells two runs apart by that."""
-    right = vote(tested, len(dataset.classes), model.scheme) == dataset.test_targets()
-    return "".join("01"[int(one)] for one in right)
+def _row_by_row(dataset: Any, model: Model, tested: Any) -> dict[str, Any]:
+    """What `compare` tells two runs apart by: `right`, of each test row 1 or 0; of values `absolute_errors`."""
+    truth = dataset.test_targets()
+    if not dataset.n_test or dataset.kind.answers == "novelty":
+        return {}
+    if dataset.kind.answers == "values":
+        some = np.linspace(0, len(truth) - 1, min(len(truth), MOST_ERRORS)).round().astype(int)
+        return {"absolute_errors": [float(f"{error:.7g}") for error in np.abs(truth - tested[:, 0])[some].tolist()]}
+    right = vote(tested, len(dataset.classes), model.scheme) == truth
+    return {"right": "".join("01"[int(one)] for one in right)}
 
 
 def _scores(

@@ -7,7 +7,7 @@ from numpy.typing import DTypeLike
 
 __all__ = ["Plan", "choose_plan"]
 
-Plan: TypeAlias = Literal["resident", "columns"]
+Plan: TypeAlias = Literal["resident", "columns", "factor"]
 
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs

@@ -11,32 +11,41 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from svmcore.approximation import ExactBound
 from svmcore.errors import InvalidProblem
-from svmcore.kernels import Precomputed
+from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Model, Target, targets
 from svmcore.model.probability import fit_sigmoid, held_out_decisions
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import n_threads, one_blas_thread
+from svmcore.runtime.threads import n_threads
 from svmcore.solution import Solution
 from svmcore.solvers import SMO, Solver
-from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
-from svmcore.squares import give_back
+from svmcore.sources import (
+    CachedColumns,
+    ComputedColumns,
+    LinearRows,
+    PairGrams,
+    ResidentGram,
+    Source,
+    resident_gram,
+)
 from svmcore.tasks import Answer, Task
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
-from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
 from svmcore.train.plan import Plan, choose_plan
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Control", "Recipe", "Training", "Work", "resolved", "train"]
+__all__ = ["Training", "Work", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 
@@ -62,7 +71,10 @@ class Training:
     plan
         How K was served.
     doubts
-        How far decision values may be from the exact optimum's; None of a model whose training is not known.
+        How far decision values may be from the exact optimum's; None of a model whose training is not known, and of
+        an approximation.
+    bounds
+        Of an approximation: what its answers prove of the exact optimum of each problem.
     """
 
     model: Model
@@ -75,39 +87,7 @@ class Training:
     held_out: tuple[tuple[Floats, Floats], ...]
     plan: Plan
     doubts: Doubts | None = None
-
-
-@one_blas_thread()
-def train(
-    recipe: Recipe,
-    X: Rows,
-    codes: Floats,
-    classes: Floats,
-    weights: Floats | None = None,
-    control: Control | None = None,
-    start: Floats | None = None,
-) -> Training:
-    """Train on rows `X` (n, p) with codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
-
-    `classes` says what the codes stand for: labels (n_classes,), or the targets (n_codes, k) of k regressions on one K.
-    The coefficients of a start are those of the programs: a model's times its scale.
-
-    Raises
-    ------
-    InvalidProblem
-        If fewer than two classes have a row of positive weight, or a machine refuses its targets.
-    """
-    control = control or Control()
-    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
-    work = Work(resolved(recipe, distinct, X.shape[1]), distinct, np.asarray(classes), control)
-    if start is not None:
-        work.start = distinct.at_distinct(start)
-    try:
-        work.open()
-        work.solve()
-    finally:
-        give_back()
-    return work.training(X.shape[1])
+    bounds: tuple[ExactBound, ...] = ()
 
 
 def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
@@ -118,9 +98,12 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
         )
     kernel = recipe.kernel.resolved(n_features, variance)
-    pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
+    pair = ResidentGram(np.eye(2))  # what solvers can object to shows in the smallest program of a machine
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
-    recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
+    if recipe.approximation is not None:
+        recipe.approximation.admits(kernel)
+        named = Linear()  # of the factor's rows
+    recipe.solver.check(recipe.task.program(pair, PAIR, recipe.C), named)
     return dataclasses.replace(recipe, kernel=kernel)
 
 
@@ -200,6 +183,8 @@ class Work:
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
+        if self.distinct.as_given:
+            return "factor", self._linear_rows()
         rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
             return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
@@ -215,6 +200,13 @@ class Work:
                 return plan, gram
         return "columns", self._cached(computed)
 
+    def _linear_rows(self) -> LinearRows:
+        """K of the rows as they came."""
+        distinct = self.distinct
+        source = LinearRows(distinct.given, distinct.at, self.recipe.served.is_centred)
+        self.centre = source.map.centre
+        return source
+
     def _cached(self, computed: ComputedColumns) -> CachedColumns:
         """Columns in the budget, a quarter of which at most is for the square of a working set."""
         limit = self.recipe.cache_bytes
@@ -229,7 +221,7 @@ class Work:
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
-        return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
+        return choose_plan(n, self.distinct.n_features, self.dtype, self.recipe.cache_bytes, n_problems)
 
     def solve(self) -> None:
         """Solve all problems; several at once where they can share K without a lock."""
@@ -237,7 +229,7 @@ class Work:
         sizes = [len(self.rows(k)) for k in range(len(self.goals))]
         if isinstance(self.source, PairGrams):
             jobs = min(jobs, self.source.at_once(max(sizes)))
-        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan == "resident":
+        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns":
             with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
                 list(pool.map(self._solve_one, range(len(self.goals))))
             return
@@ -314,7 +306,7 @@ class Work:
         if isinstance(recipe.kernel, Precomputed):
             vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
         else:
-            vectors = distinct.rows[used]
+            vectors = distinct.take(used)
         scale = np.array([answer.scale for answer in self.answers])
         bias = np.array([answer.bias for answer in self.answers]) / scale
         labels = self.classes if recipe.task.answers == "labels" else np.empty(0)

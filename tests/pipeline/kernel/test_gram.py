@@ -12,7 +12,7 @@ from scipy import sparse
 import svmcore.kernels.base
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import InlineWorkers
-from pipeline.kernel import gram, sample, strips
+from pipeline.kernel import folder, gram, sample, strips
 from pipeline.kernel.gram import compute_gram, compute_grams, open_gram
 from pipeline.kernel.strips import partition
 from svmcore.errors import InputError, MemoryLimit
@@ -253,7 +253,7 @@ def damage(path, K, place, dtype=np.float32):
             block = slice(place[0], place[0] + 8), slice(place[1], place[1] + 8)
             values[block] *= 1.001
             values[block[::-1]] = values[block].T
-            strips._mark(
+            strips.mark(
                 strips.marker(path, index), strips._checksums(np.asarray(values[start:stop]), start, start, stop)
             )
 
@@ -291,10 +291,10 @@ def test_reserve__never_touches_a_file_that_is_there(tmp_path):
     values.parent.mkdir(parents=True)
     values.write_bytes(b"x" * 8192)
     before = values.stat()
-    gram._reserve(values, 8192)
+    folder._reserve(values, 8192)
     after = values.stat()
     assert (after.st_ino, after.st_ctime_ns, values.read_bytes()) == (before.st_ino, before.st_ctime_ns, b"x" * 8192)
-    gram._reserve(values, 16384)
+    folder._reserve(values, 16384)
     assert values.stat().st_size == 16384
     assert not list(tmp_path.glob("gram/.*"))
 
@@ -334,7 +334,7 @@ def test_store__under_a_plain_file_is_refused(in_memory, tmp_path):
 
 
 def test_store__that_a_worker_does_not_see_is_refused(in_memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(gram, "_reserve", lambda path, size: None)
+    monkeypatch.setattr(folder, "_reserve", lambda path, size: None)
     with pytest.raises(InputError, match=r"does not see .* shares"):
         compute_gram(in_memory(normal(5)), RBF(gamma=0.2), np.float32, tmp_path, INLINE)
 
