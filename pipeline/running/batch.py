@@ -60,8 +60,10 @@ class Counts:
 # --- layout ---------------------------------------------------------------------------------------------------------
 def lay_out(session: Session) -> Batch:
     """Read the data of every point and name every kernel and problem; computes neither."""
-    if session.exp.plan == "auto" and session.exp.cluster.remote and not session.store.is_shared:
-        session.exp = session.exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
+    exp = session.exp
+    exact = exp.plan == "auto" and exp.approximation is None
+    if exact and exp.cluster.remote and not session.store.is_shared:
+        session.exp = exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
