@@ -61,7 +61,7 @@ def execute(
     """
 
     def once() -> dict[str, Any]:
-        with open_session(exp, store, progress, clock, strict) as session:
+        with open_session(exp, store, progress, clock, strict, tell) as session:
             return train(session, Steps(tell))
 
     try:

@@ -15,6 +15,7 @@ from pipeline.compute.workers import LOST_SECONDS, ClusterLost, Sign, Workers, n
 from pipeline.config.schema import Experiment
 from pipeline.rows.sources.open import check_sources
 from pipeline.running.clock import Clock
+from pipeline.running.steps import silently
 from pipeline.storage.base import Store
 from pipeline.storage.files import told_when_full
 from pipeline.storage.runs import open_store
@@ -81,6 +82,7 @@ class Session:
     clock: Clock
     progress: Progress = silent
     strict: bool = False  # whether only a run that is certified whole may be promoted
+    tell: Callable[..., None] = silently  # hears of every part of a batch, as of every step
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -96,6 +98,7 @@ def open_session(
     progress: Progress | None = None,
     clock: Clock | None = None,
     strict: bool = False,
+    tell: Callable[..., None] = silently,
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock = clock or Clock()
@@ -103,7 +106,7 @@ def open_session(
         workers = _LazyWorkers(lambda again: _opened(exp, cluster, clock, again))
         if exp.cluster.remote:
             _ = workers.n
-        yield Session(exp, store, folder, workers, clock, progress or silent, strict)
+        yield Session(exp, store, folder, workers, clock, progress or silent, strict, tell)
 
 
 def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool) -> Workers:
