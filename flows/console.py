@@ -14,7 +14,7 @@ __all__ = ["fraction_of_gap", "progress_display"]
 
 LINE_SECONDS = 5.0
 BARS = 12  # classes drawn at once
-UNITS = {"kernel": "blocks", "solve": "problems", "score": "rows", "verify": "problems"}
+UNITS = {"workers": "workers", "kernel": "blocks", "solve": "problems", "score": "rows", "verify": "problems"}
 
 
 @contextlib.contextmanager
@@ -85,7 +85,7 @@ def _amount(stage: str, done: int, total: int) -> str:
 
 
 def _remark(info: dict[str, Any]) -> str:
-    remarks = []
+    remarks = [f"dashboard at {info['dashboard']}"] if info.get("dashboard") else []
     if info.get("reused"):
         remarks.append(f"{info['reused']} found finished")
     if info.get("status") == "running" and info.get("kkt_gap") is not None:
@@ -123,7 +123,7 @@ class _Drawing:
         with self.lock:
             if stage not in self.stages:
                 self.stages[stage] = self.bars.add_task(stage, total=total, note="")
-            note = f"{_amount(stage, done, total)}{_remark({'reused': info.get('reused')})}"
+            note = f"{_amount(stage, done, total)}{_remark({key: info.get(key) for key in ('reused', 'dashboard')})}"
             self.bars.update(self.stages[stage], completed=done, total=total, note=note)
             if stage == "solve":
                 self._draw_class(str(info.get("label")), info.get("kkt_gap"), info.get("status"))

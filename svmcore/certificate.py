@@ -26,7 +26,7 @@ from svmcore.points import Floats
 from svmcore.primal import at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP, exact_sum
 from svmcore.runtime.threads import one_blas_thread
-from svmcore.sources.base import matvec_and_sizes, matvec_compensated
+from svmcore.sources.base import matvec_compensated
 
 __all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]
 
@@ -155,7 +155,7 @@ class _Outputs:
 
     def _served(self) -> tuple[Floats, Floats]:
         if not self._direct:
-            return matvec_and_sizes(self.qp.source, self.coef)
+            return self.qp.source.outputs(self.coef)
         rows = np.arange(self.qp.source.n)
         self.exact_rows[:] = True
         return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)

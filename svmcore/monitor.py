@@ -5,11 +5,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from svmcore.points import Floats
 from svmcore.status import Status
 
 __all__ = ["Monitor", "Progress"]
 
 REPORT_SECONDS = 0.1
+KEEP_SECONDS = 30.0
 HISTORY = 512  # points kept; every second one is dropped when there are more
 PACE_SECONDS = 0.02
 
@@ -36,6 +38,8 @@ class Monitor:
         Called with a `Progress`, at most every 0.1 s.
     warn
         Whether the solver itself warns when it does not converge; whoever solves many problems says it once for all.
+    keep
+        Called with a copy of the variables, at most every 30 s, by solvers that can go on from there.
 
     >>> Monitor(stop=lambda: True).stops(10, 0.5)
     <Status.STOPPED: 'stopped'>
@@ -45,10 +49,12 @@ class Monitor:
     stop: Callable[[], bool] | None = None
     report: Callable[[Progress], None] | None = None
     warn: bool = True
+    keep: Callable[[Floats], None] | None = None
     history: list[Progress] = dataclasses.field(default_factory=list)
     _started: float = dataclasses.field(default_factory=time.perf_counter)
     _reported: float = -REPORT_SECONDS
     _asked: float = -1.0
+    _kept: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -80,6 +86,12 @@ class Monitor:
             return None
         self._asked = seconds
         return self.stops(n_iter, kkt_gap)
+
+    def keeps(self, variables: Callable[[], Floats]) -> None:
+        """Hand the variables to whoever keeps them, if it is time to."""
+        if self.keep is not None and self.seconds - self._kept >= KEEP_SECONDS:
+            self._kept = self.seconds
+            self.keep(variables())
 
     def _record(self, now: Progress) -> None:
         """Keep the curve of a long solve as short as that of a short one."""

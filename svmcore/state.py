@@ -5,6 +5,7 @@ many hosts: it sends indices and changes, and gets back what belongs to the indi
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ from svmcore.qp import SignedQP
 from svmcore.sources.base import CHUNK, matvec
 from svmcore.squares import gather_known, squares
 
-__all__ = ["MemoryState", "Part", "WorkingSetState"]
+__all__ = ["Ends", "MemoryState", "Part", "WorkingSetState", "ends_of", "gap_of", "joined", "worst_of"]
 
 
 class Part(NamedTuple):
-    """What belongs to some variables, (q,) each."""
+    """What belongs to some variables, (q,) each; `codes` None: all in the one group of the program, or none in any."""
 
     score: Floats
     beta: Floats
@@ -30,29 +31,83 @@ class Part(NamedTuple):
     codes: Floats
 
 
+Ends = list[tuple[float, float]]  # largest score that may grow and smallest that may shrink: of groups, then of none
+
+
+def ends_of(part: Part, k: int) -> Ends:
+    """Ends of the k groups, last of variables in none, whose scores are taken together with 0."""
+    if part.codes is None:
+        whole = extremes(*part[:4])
+        return [whole, (0.0, 0.0)] if k else [(max(whole[0], 0.0), min(whole[1], 0.0))]
+    found = [extremes(*(values[part.codes == g] for values in part[:4])) for g in (*range(k), -1)]
+    return [*found[:-1], (max(found[-1][0], 0.0), min(found[-1][1], 0.0))]
+
+
+def joined(every: Sequence[Ends]) -> Ends:
+    """Ends of variables in several parts."""
+    return [(max(m for m, _ in group), min(low for _, low in group)) for group in zip(*every, strict=True)]
+
+
+def gap_of(ends: Ends) -> float:
+    """The largest gap of a group, at least 0, or projected gradient of a variable in none."""
+    *grouped, (m, low) = ends
+    return max(0.0, m, -low, *(high - least for high, least in grouped))
+
+
+def worst_of(part: Part, q: int, outside: Floats, ends: Ends) -> Floats:
+    """Up to q / 2 of the worst violators from each end among the mask `outside`, shared by the groups; ascending."""
+    grows, shrinks = (part.beta < part.hi) & outside, (part.beta > part.lo) & outside
+    if part.codes is None:
+        m, low = ends[0] if len(ends) > 1 else (0.0, 0.0)
+        return _both(part.score, grows & (part.score > low), shrinks & (part.score < m), q // 2)
+    found = []
+    for g, (m, low) in zip((*range(len(ends) - 1), -1), (*ends[:-1], (0.0, 0.0)), strict=True):
+        inside = part.codes == g
+        up, down = inside & grows & (part.score > low), inside & shrinks & (part.score < m)
+        found.append(_both(part.score, up, down, q // (2 * len(ends))))
+    return np.unique(np.concatenate(found))
+
+
+def _both(score: Floats, up: Floats, down: Floats, half: int) -> Floats:
+    half = max(1, half)
+    grow, shrink = np.flatnonzero(up), np.flatnonzero(down)
+    return np.union1d(_largest(grow, score, half), _largest(shrink, -score, half))
+
+
 class WorkingSetState(ABC):
     """The variables of one program, their scores and bounds."""
 
     m: int
 
     @abstractmethod
+    def ends(self) -> Ends:
+        """Largest score that may grow and smallest that may shrink: of each group, last of variables in none."""
+
     def kkt_gap(self) -> float:
         """The gap of `svmcore.qp`, by the scores as they are kept."""
+        return gap_of(self.ends())
 
-    @abstractmethod
     def centres(self) -> Floats:
         """(k + 1,) middle of the extremes of each group, last 0 for variables in none.
 
         Less it, the scores that decide are small, and float32 tells them well apart.
         """
+        *grouped, _ = self.ends()
+        middles = [0.5 * (m + low) if np.isfinite(m + low) else 0.0 for m, low in grouped]
+        return np.array([*middles, 0.0])
 
     @abstractmethod
     def candidates(self, q: int, outside: Floats) -> Floats:
         """Indices of at most about q variables of the mask `outside`: the worst violators from both ends."""
 
-    @abstractmethod
     def importance(self, idx: Floats) -> Floats:
-        """How much each variable is worth keeping in the set: free ones first, then the worst violators."""
+        """How much each variable is worth keeping in the set: infinite if free, else the violation a bound hides."""
+        part = self.part(idx)
+        ends = np.array(self.ends())[part.codes]
+        grows, shrinks = part.beta < part.hi, part.beta > part.lo
+        worth = np.where(grows & shrinks, np.inf, -np.inf)
+        worth = np.where(grows & ~shrinks, part.score - ends[:, 1], worth)
+        return np.where(shrinks & ~grows, ends[:, 0] - part.score, worth)
 
     @abstractmethod
     def part(self, idx: Floats) -> Part:
@@ -74,6 +129,9 @@ class WorkingSetState(ABC):
     def snapshot(self) -> Floats:
         """All variables (m,), a copy."""
 
+    def end(self) -> None:  # noqa: B027  -- most states have nothing to give back
+        """The state is not asked any more."""
+
 
 class MemoryState(WorkingSetState):
     """Scores and variables as float64 vectors of this process, over columns of a source.
@@ -86,7 +144,7 @@ class MemoryState(WorkingSetState):
 
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None = None) -> None:
         self.qp, self.m, self.beta = qp, qp.m, beta
-        self._ends: list[tuple[float, float]] | None = None  # until the next `apply`
+        self._ends: Ends | None = None  # until the next `apply`
         self._known = squares().known(qp.source, qp.shift)
         self._known_places = None if self._known is None else self._known.places(qp.source.n)
         self.score = self._first_scores() if score is None else score.copy()
@@ -99,61 +157,19 @@ class MemoryState(WorkingSetState):
         outputs = matvec(qp.source, coef) + qp.shift * coef.sum()
         return qp.p - qp.at_variables(outputs) - qp.ridge * self.beta
 
-    def _extremes(self) -> list[tuple[float, float]]:
-        """Largest score that may grow and smallest that may shrink: of each group, last of variables in none."""
+    def _whole(self) -> Part:
+        qp = self.qp
+        return Part(self.score, self.beta, qp.lo, qp.hi, qp.ridge, qp.groups.codes)  # type: ignore[arg-type]
+
+    def ends(self) -> Ends:
+        """Kept until the next `apply`."""
         if self._ends is None:
-            qp, k = self.qp, len(self.qp.groups.sums)
-            if qp.groups.codes is None:
-                whole = extremes(self.score, self.beta, qp.lo, qp.hi)
-                self._ends = [whole, (0.0, 0.0)] if k else [(max(whole[0], 0.0), min(whole[1], 0.0))]
-            else:
-                self._ends = [self._extremes_of(g) for g in (*range(k), -1)]
+            self._ends = ends_of(self._whole(), len(self.qp.groups.sums))
         return self._ends
-
-    def _extremes_of(self, g: int) -> tuple[float, float]:
-        at, qp = np.flatnonzero(self.qp.groups.codes == g), self.qp
-        m, low = extremes(self.score[at], self.beta[at], qp.lo[at], qp.hi[at])
-        return (m, low) if g >= 0 else (max(m, 0.0), min(low, 0.0))
-
-    def kkt_gap(self) -> float:
-        """Return the largest gap of a group, at least 0, or projected gradient of a variable in none."""
-        *grouped, (m, low) = self._extremes()
-        return max(0.0, m, -low, *(high - least for high, least in grouped))
-
-    def centres(self) -> Floats:
-        """(k + 1,) middles."""
-        *grouped, _ = self._extremes()
-        middles = [0.5 * (m + low) if np.isfinite(m + low) else 0.0 for m, low in grouped]
-        return np.array([*middles, 0.0])
 
     def candidates(self, q: int, outside: Floats) -> Floats:
         """Up to q / 2 of the worst violators from each end, shared by the groups."""
-        ends, qp = self._extremes(), self.qp
-        grows, shrinks = (self.beta < qp.hi) & outside, (self.beta > qp.lo) & outside
-        if qp.groups.codes is None:
-            m, low = ends[0] if qp.groups.sums else (0.0, 0.0)
-            return self._worst(grows & (self.score > low), shrinks & (self.score < m), q // 2)
-        found = []
-        for g, (m, low) in zip((*range(len(ends) - 1), -1), ends, strict=True):
-            inside = qp.groups.codes == g
-            m, low = (m, low) if g >= 0 else (0.0, 0.0)
-            up, down = inside & grows & (self.score > low), inside & shrinks & (self.score < m)
-            found.append(self._worst(up, down, q // (2 * len(ends))))
-        return np.unique(np.concatenate(found))
-
-    def _worst(self, up: Floats, down: Floats, half: int) -> Floats:
-        half = max(1, half)
-        grow, shrink = np.flatnonzero(up), np.flatnonzero(down)
-        return np.union1d(_largest(grow, self.score, half), _largest(shrink, -self.score, half))
-
-    def importance(self, idx: Floats) -> Floats:
-        """Infinite for free variables, else the violation that a bound hides."""
-        part = self.part(idx)
-        ends = np.array(self._extremes())[part.codes]
-        grows, shrinks = part.beta < part.hi, part.beta > part.lo
-        worth = np.where(grows & shrinks, np.inf, -np.inf)
-        worth = np.where(grows & ~shrinks, part.score - ends[:, 1], worth)
-        return np.where(shrinks & ~grows, ends[:, 0] - part.score, worth)
+        return worst_of(self._whole(), q, outside, self.ends())
 
     def part(self, idx: Floats) -> Part:
         """Copies at `idx`."""

@@ -79,7 +79,9 @@ def of_integers(kind, seed=0, m=10, source=ResidentGram, dtype=np.float64):
     more = {"rows": np.concatenate([np.arange(n), rng.permutation(n)])} if "rows" in kind else {}
     p, ridge = rng.integers(-8, 9, m) / 4.0, rng.integers(0, 3, m) / 2.0
     shift = 1.0 if "shift" in kind else 0.0
-    return SignedQP(source((G @ G.T).astype(dtype)), p, lo, hi, ridge, groups, shift=shift, **more), beta
+    K = source((G @ G.T).astype(dtype))
+    K.rows = G.astype(float)
+    return SignedQP(K, p, lo, hi, ridge, groups, shift=shift, **more), beta
 
 
 # ---- of certificates

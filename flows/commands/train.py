@@ -24,6 +24,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all, say what it costs, train nothing.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 3 unless all is certified within its limits.")] = False,
     log_to: LogTo = None,
+    performance_report: Annotated[
+        bool, typer.Option("--performance-report", help="Keep Dask's report of the workers' time with the run.")
+    ] = False,
 ) -> None:
     """Train all that the config declares, and publish it with its certificates; exit 3 if its gate says no.
 
@@ -32,27 +35,30 @@ def run(
     from flows.console import progress_display
     from flows.tracking import check_tracker, log_run
     from flows.witness import Witness
+    from pipeline.compute.dashboard import check_reportable
     from pipeline.config.load import load_experiment
     from pipeline.config.redact import redacted_override, redacted_text
     from pipeline.registry.gate import described
     from pipeline.running.clock import Clock
     from pipeline.running.plan import plan_of
     from pipeline.running.run import execute
-    from pipeline.running.session import check_inputs
+    from pipeline.running.session import Dask, check_inputs
 
     exp = load_experiment(config, set_)
     check_tracker(log_to)
     if dry_run:
         put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)
         return
-    opened, clock = check_inputs(exp, store), Clock(STARTED)
+    opened, clock, dask = check_inputs(exp, store), Clock(STARTED), Dask(report=performance_report)
+    if performance_report:
+        check_reportable()
     with progress_display(exp.tol) as progress:
         if no_prefect:
-            record = execute(exp, opened, progress, clock=clock, strict=strict)
+            record = execute(exp, opened, progress, clock=clock, strict=strict, dask=dask)
         else:
             shown = {"config": config, "overrides": [redacted_override(text) for text in set_]}
             with Witness(shown | {"store": store and redacted_text(store)}) as witness:
-                record = execute(exp, opened, witness.watching(progress), witness.tell, clock, strict)
+                record = execute(exp, opened, witness.watching(progress), witness.tell, clock, strict, dask)
                 witness.published(record)
     put(record, json_, summary)
     if log_to:
@@ -67,6 +73,7 @@ def plan(
     config: Config,
     set_: Set = [],  # noqa: B006
     json_: Json = False,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Plan for so many workers.")] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Open what the config of somebody's run names.")] = False,
 ) -> None:
     """Bytes and seconds, before any work.
@@ -80,7 +87,7 @@ def plan(
 
     if not trust:
         check_own_config(config)
-    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED)), json_, plan_text)
+    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED), workers=workers), json_, plan_text)
 
 
 @app.command()

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline.answers import under_way
 from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
@@ -71,8 +72,15 @@ def solve_problem(
         before = find_result(task, task.warm)
     qp = problem_of(task, source if source is not None else resident_gram(task))
     beta, score = start_of(before, qp, task.machine)
-    solution = Solver.create(task.solver).solve(qp, beta, _monitor(live, task), score)
-    return find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
+    monitor = _monitor(live, task)
+    if not qp.source.repeats:
+        monitor.keep = lambda found: under_way.keep(task, found) if len(found) == qp.m else None
+        if (last := under_way.kept(task, qp.m)) is not None:
+            beta, score = last, None
+    solution = Solver.create(task.solver).solve(qp, beta, monitor, score)
+    found = find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
+    under_way.forget(task)
+    return found
 
 
 def start_of(
@@ -202,7 +210,7 @@ def _answers(
         for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):
             yield from some
         return
-    threads = 1 if source is not None else min(len(chains), n_threads())
+    threads = min(len(chains), n_threads() if source is None else source.at_once)
     with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(solve_chain, chain, live, source) for chain in chains]
         try:

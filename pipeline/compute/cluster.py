@@ -34,8 +34,10 @@ QUEUE_SECONDS = 900.0  # a factory's workers may first wait in a batch system's 
 
 
 @contextlib.contextmanager
-def open_workers(config: Any) -> Iterator[Workers]:
+def open_workers(config: Any, client: Any = None) -> Iterator[Workers]:
     """Open the workers of `config`, a `config.schema.Cluster` or a mapping with its keys; they are closed at the end.
+
+    With a `client`, a `distributed.Client` of the user, its workers are taken instead, and stay open.
 
     Raises
     ------
@@ -59,13 +61,15 @@ def open_workers(config: Any) -> Iterator[Workers]:
         if kind == "inline":
             yield InlineWorkers()
             return
-        with dask_settings(), _OPENERS[kind](options) as client:
+        given = None if client is None else contextlib.nullcontext(client)
+        with dask_settings(), given or _OPENERS[kind](options) as client:
             if kind != "local":
                 check_versions(client)
             try:
                 yield DaskWorkers(client)
             finally:
-                silence_dask()
+                if given is None:
+                    silence_dask()
 
 
 @contextlib.contextmanager

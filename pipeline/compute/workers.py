@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib.metadata
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +25,7 @@ __all__ = [
     "Sign",
     "Workers",
     "check_versions",
+    "named",
     "never",
 ]
 
@@ -34,6 +36,7 @@ Result = TypeVar("Result")
 LOST_SECONDS = 60.0  # no worker at all for this long ends the work
 COPY_SECONDS = 60.0  # no result and no progress for this long: what is in flight is given to others too
 HANG_SECONDS = 900.0  # and for this long: it hangs
+NEAR_SECONDS = 1.0  # how often it is asked whether the worker is there that a task is for
 POLL_SECONDS = 5.0  # how often it is asked whether a worker is left; a result is seen at once
 VERSION = importlib.metadata.version("marginflow")
 
@@ -55,7 +58,12 @@ class Workers(ABC):
 
     @abstractmethod
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
+        self,
+        fn: Callable[[Item], Result],
+        items: Sequence[Item],
+        retries: int = 2,
+        sign: Sign = never,
+        near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, fn(items[index])) as they complete, with a bounded number in flight.
 
@@ -67,12 +75,18 @@ class Workers(ABC):
         ----------
         sign
             When (`time.monotonic`) the tasks were last seen at work, if that can be told before they end.
+        near
+            Address of the worker that is to do them while it is there.
 
         Raises
         ------
         ClusterLost
             Nobody is left to do the tasks, or they and their copies hang.
         """
+
+    def addresses(self) -> list[str]:
+        """Of the workers that are there; of this process an empty one."""
+        return [""]
 
 
 class InlineWorkers(Workers):
@@ -81,7 +95,12 @@ class InlineWorkers(Workers):
     n = 1
 
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
+        self,
+        fn: Callable[[Item], Result],
+        items: Sequence[Item],
+        retries: int = 2,
+        sign: Sign = never,
+        near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) in order."""
         for index, item in enumerate(items):
@@ -99,12 +118,18 @@ class DaskWorkers(Workers):
         self._count()
 
     def map(
-        self, fn: Callable[[Item], Result], items: Sequence[Item], retries: int = 2, sign: Sign = never
+        self,
+        fn: Callable[[Item], Result],
+        items: Sequence[Item],
+        retries: int = 2,
+        sign: Sign = never,
+        near: str | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result) as they complete; what is in flight is cancelled when the caller stops."""
-        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries)
+        flight = _Flight(self.client, functools.partial(_run_task, VERSION, fn), retries, named(fn), near)
         waiting = enumerate(items)
-        self._count()
+        if near is None:
+            self._count()
         try:
             while True:
                 # four a worker: the client sends batches every 10 ms, and no worker may wait for the next
@@ -113,13 +138,19 @@ class DaskWorkers(Workers):
                 if not flight.items:
                     return
                 started = time.monotonic()
-                done = self._completed(list(flight.futures))
+                done = self._completed(list(flight.futures), NEAR_SECONDS if near else POLL_SECONDS)
                 flight.waited += min(time.monotonic() - started, 2 * POLL_SECONDS)  # this process may have slept
                 for future in done:
                     yield from flight.landed(future)
                 flight.look_after(sign())
         finally:
             flight.cancel()
+
+    def addresses(self) -> list[str]:
+        """Of the workers that the scheduler knows."""
+        with contextlib.suppress(OSError):
+            return sorted(self.client.nthreads())
+        return []
 
     def _count(self) -> int:
         """Count the workers' threads, 0 if there is nobody: those of a batch system come and go."""
@@ -131,15 +162,15 @@ class DaskWorkers(Workers):
         self._seen = now if found else self._seen
         return found
 
-    def _completed(self, futures: list[Any]) -> list[Any]:
-        """Those that are done, after `POLL_SECONDS` at the latest; ClusterLost when nobody is left to do them."""
+    def _completed(self, futures: list[Any], seconds: float) -> list[Any]:
+        """Those that are done, after `seconds` at the latest; ClusterLost when nobody is left to do them."""
         from distributed import wait
         from distributed.client import FuturesCancelledError
 
         if time.monotonic() - self._counted > POLL_SECONDS:
             self._count()
         try:
-            return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
+            return list(wait(futures, timeout=seconds, return_when="FIRST_COMPLETED").done)
         except FuturesCancelledError as error:
             raise ClusterLost("the connection to the cluster was lost; run the command again") from error
         except TimeoutError:
@@ -155,8 +186,8 @@ class _Flight:
     What was given up is refused: its future is dropped and cancelled, so a result that comes late goes to nobody.
     """
 
-    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int) -> None:
-        self.client, self.task, self.retries = client, task, retries
+    def __init__(self, client: Any, task: Callable[[Any], Any], retries: int, name: str, near: str | None) -> None:
+        self.client, self.task, self.retries, self.name, self.near = client, task, retries, name, near
         self.items: dict[int, Any] = {}
         self.futures: dict[Any, int] = {}
         self.copied: set[int] = set()
@@ -165,8 +196,11 @@ class _Flight:
     def start(self, index: int, item: Any, **where: Any) -> None:
         """Submit a task, or a copy of it."""
         self.items[index] = item
+        if self.near is not None:
+            where = {"workers": [self.near], "allow_other_workers": True}
         try:
-            future = self.client.submit(self.task, item, retries=self.retries, pure=False, **where)
+            key = f"{self.name}-{uuid.uuid4().hex}"
+            future = self.client.submit(self.task, item, key=key, retries=self.retries, pure=False, **where)
         except RuntimeError as error:  # a client that is closed
             raise ClusterLost("the connection to the cluster was lost; run the command again") from error
         self.futures[future] = index
@@ -189,6 +223,8 @@ class _Flight:
 
     def look_after(self, sign: float) -> None:
         """Copy what seems to hang to other workers, once; ClusterLost when the copies do too."""
+        if self.near is not None and self.waited >= NEAR_SECONDS and self.client.status == "running":
+            self._leave()
         quiet = min(self.waited, time.monotonic() - sign)
         if quiet > HANG_SECONDS:
             raise ClusterLost(
@@ -202,6 +238,16 @@ class _Flight:
                 self.copied.add(index)
                 self.start(index, self.items[index], **({"workers": free, "allow_other_workers": True} if free else {}))
 
+    def _leave(self) -> None:
+        """Give what was near a worker that has gone to any other.
+
+        A task that finds no worker at all when it is submitted waits for that one alone, whatever it allows.
+        """
+        if self.near not in self.client.nthreads():
+            self.near = None
+            for index, item in self.items.items():
+                self.start(index, item)
+
     def cancel(self) -> None:
         """Give all up."""
         if self.futures and self.client.status == "running":
@@ -209,6 +255,15 @@ class _Flight:
 
 
 # ---- one task
+def named(fn: Callable[..., Any]) -> str:
+    """What the tasks of a function are called, on Dask's dashboard too.
+
+    >>> named(functools.partial(_run_task, "1.0"))
+    'run task'
+    """
+    return str(getattr(fn, "func", fn).__name__).strip("_").replace("_", " ")
+
+
 class _Refusal(NamedTuple):
     """An error of the input, returned and not raised: Dask would only try the task again."""
 

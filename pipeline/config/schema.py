@@ -68,6 +68,9 @@ class Experiment(Section):
     solver: Annotated[dict[str, Any], BeforeValidator(valid_solver)] = Field(
         default_factory=lambda: valid_solver("auto"), description="a solver, such as {name: smo, tol: 1e-3}"
     )
+    plan: Literal["auto", "resident", "columns", "shards"] = Field(
+        default="auto", description="auto, resident, columns or shards"
+    )
     cache: Cache = Field(default_factory=lambda: Cache())
     cluster: Cluster = Field(default_factory=lambda: Cluster())
     store: Annotated[str, BeforeValidator(absolute)] = Field(

@@ -96,9 +96,9 @@ def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
     return sha256_of_json(_identity(dataset, kernel, dtype) | {"strips": [len(strips), strips[0][1]]})
 
 
-def columns_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
+def columns_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike, plan: str = "columns") -> str:
     """As `gram_fingerprint`, of columns that are computed on demand."""
-    return sha256_of_json(_identity(dataset, kernel, dtype) | {"plan": "columns"})
+    return sha256_of_json(_identity(dataset, kernel, dtype) | {"plan": plan})
 
 
 def _identity(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> dict[str, Any]:

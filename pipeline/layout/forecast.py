@@ -19,6 +19,7 @@ from pipeline.kernel.strips import partition
 from pipeline.layout.parts import Part, bundles
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
+from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
 from svmcore.errors import MemoryLimit
 from svmcore.runtime.threads import n_threads
@@ -30,20 +31,23 @@ BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
 PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as processes
 REPORT_SECONDS = 0.7  # to draw and publish the report
+PLANS = ("resident", "columns", "shards")
 STAGES = ("start", "kernel", "solve", "score")
 STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 
 
-def forecast(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any]:
-    """Plan of a run whose kernels and problems are laid out.
+def forecast(exp: Experiment, root: Path, parts: Sequence[Part], workers: int | None = None) -> dict[str, Any]:
+    """Plan of a run whose kernels and problems are laid out, on another number of `workers` if given.
 
     Raises
     ------
     MemoryLimit
         If it cannot fit: memory of a worker or of this node, or the disk.
     """
-    return fitting(exp, root, parts) | _evaluations(parts) | _found(parts) | {"seconds": _seconds(exp, parts)}
+    found = fitting(exp, root, parts) | _evaluations(parts) | _found(parts)
+    seconds, alternatives = _seconds(exp, parts, workers)
+    return found | {"alternatives": alternatives, "why": _why(exp, parts), "seconds": seconds}
 
 
 def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any]:
@@ -63,6 +67,17 @@ def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any
     return found
 
 
+def _why(exp: Experiment, parts: Sequence[Part]) -> str:
+    """Why K is held as it is."""
+    part = max(parts, key=lambda part: part.kernel_bytes)
+    if exp.plan != "auto":
+        return f"the config says plan: {exp.plan}, or no host but this one sees the store's folder"
+    budget = min(exp.cache.limit, exp.cache.disk)
+    fits = "fits" if part.kernel_bytes <= budget else "does not fit"
+    where = "other hosts may compute" if exp.cluster.remote else "the workers are of this host"
+    return f"K needs {size(part.kernel_bytes)} and {fits} {size(budget)} of cache; {where}"
+
+
 def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
     """Problems of the best point on all rows."""
     if exp.refit is None:
@@ -74,13 +89,19 @@ def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
 def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
     on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
     paths = {part.data.path for part in parts}
-    held = [min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part) + _squares_bytes(part) for part in parts]
+    held = [_held_bytes(exp, part) + _squares_bytes(part) for part in parts]
     return {
         "kernel_bytes": max(part.kernel_bytes for part in parts),
         "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + _answer_bytes(parts),
         "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
         "memory_bytes": BASE_BYTES + max(held),
     }
+
+
+def _held_bytes(exp: Experiment, part: Part) -> int:
+    """Rows and K, or its columns, on the node that solves; where they are in shards of other hosts it has neither."""
+    far = part.plan.plan == "shards" and exp.cluster.remote
+    return 0 if far else min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part)
 
 
 def _whole(parts: Sequence[Part]) -> list[tuple[Part, list[Any]]]:
@@ -150,7 +171,8 @@ def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, 
             f"a worker needs {size(found['worker_bytes'])} for its rows and strips of K, and cluster.memory is "
             f"{size(worker)}; raise cluster.memory or lower data.rows"
         )
-    columns = max(2 * part.data.n_merged * np.dtype(part.plan.dtype).itemsize for part in parts)
+    held = [part for part in parts if part.plan.plan != "shards"]
+    columns = max([2 * part.data.n_merged * np.dtype(part.plan.dtype).itemsize for part in held], default=0)
     if columns > exp.cache.limit:
         raise MemoryLimit(
             f"two columns of K need {size(columns)}, and cache.limit is {size(exp.cache.limit)}; "
@@ -178,25 +200,36 @@ def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
 
 
 # --- seconds --------------------------------------------------------------------------------------------------------
-def _seconds(exp: Experiment, parts: Sequence[Part]) -> dict[str, float]:
-    """Of the work that is left, by stage, on a machine as busy as now; kernel and solve are shared among workers."""
+def _seconds(exp: Experiment, parts: Sequence[Part], workers: int | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Of the work that is left, by stage, on a machine as busy as now; kernel and solve are shared among workers.
+
+    And of kernel and solve as each plan would need them for all of the work.
+    """
     open_ = [[chain for chain in part.chains if not all(map(seems_answered, chain))] for part in parts]
     threads = max(1, min(exp.cluster.workers or n_threads(), n_threads()))
     tried = {int(k) for k in np.linspace(0, len(parts) - 1, min(len(parts), SAMPLED)).round()}
-    samples = {k: _part_seconds(parts[k], threads) for k in tried}
+    samples = {k: _part_seconds(parts[k], threads, workers or threads) for k in tried}
     kernel = solve = score = 0.0
+    alternatives = dict.fromkeys(PLANS, 0.0)
     for k, (part, todo) in enumerate(zip(parts, open_, strict=True)):
         near = samples[min(samples, key=lambda other: abs(other - k))]
         share = len(todo) / max(1, len(part.chains))
         kernel += near["kernel"] if todo and not _has_kernel(part) else 0.0
         solve += share * near["solve"]
         score += near["score"]
+        for name in PLANS:
+            alternatives[name] += near[name]
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
     start = REPORT_SECONDS + (PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0)
     busy = _slowdown(threads)
     stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
-    return {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()}
+    stages |= {"total": sum(stages.values())}
+    return _rounded(stages), _rounded({name: busy * value for name, value in alternatives.items()})
+
+
+def _rounded(seconds: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in seconds.items()}
 
 
 def _slowdown(threads: int) -> float:
@@ -209,7 +242,7 @@ def _slowdown(threads: int) -> float:
     return max(1.0, (others + threads) / (os.cpu_count() or 1))
 
 
-def _part_seconds(part: Part, threads: int) -> dict[str, float]:
+def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     dataset = datasets.open_dataset(part.data.path)
     rate, sample = rates(), Sample(dataset, part.group.kernel)
     chains = part.chains
@@ -222,14 +255,22 @@ def _part_seconds(part: Part, threads: int) -> dict[str, float]:
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
     n = dataset.n_merged
     problem = each / len(tried[0])
-    if part.plan.gram is None:
-        solve = len(chains) * each + COLUMN_WASTE * union * n * entry / threads
-        return {"kernel": 0.0, "solve": solve, "score": 0.0, "problem": problem}
-    return {
+    at = Layout(n, dataset.n_features, workers, threads)
+    kernel = 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / workers
+    resident = len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads
+    solve = {
+        "resident": resident,
+        "columns": len(chains) * each + COLUMN_WASTE * union * n * entry / threads,
+        "shards": solve_seconds(at, works, len(chains), union, entry, exact, rate),
+    }
+    scored = PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads
+    mapped = part.plan.plan == "resident"
+    return solve | {
+        "resident": kernel + resident,
         "problem": problem,
-        "kernel": 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / threads,
-        "solve": len(chains) * each / min(threads, len(chains)) + union * n * rate.fault / threads,
-        "score": PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads,
+        "kernel": kernel if mapped else 0.0,
+        "solve": solve[part.plan.plan],
+        "score": scored if mapped else 0.0,
     }
 
 

@@ -150,7 +150,7 @@ def _wide(targets: NDArray[Any]) -> NDArray[Any]:
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Dataset:
-    """Open the dataset in a folder; anything missing, changed or newer is an InputError."""
+    """Open the dataset in a folder, or at a URL; anything missing, changed or newer is an InputError."""
     sealed = Sealed(path, KIND, VERSION)
     facts = sealed.manifest
     return Dataset(
@@ -167,9 +167,8 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
 
 
 def _schema(sealed: Sealed) -> Schema:
-    record, folder = sealed.manifest["schema"], sealed.path / "schema"
-    there = [name for name in ("fill", "least", "largest") if (folder / name).exists()]
-    return Schema.of(record, {name: sealed.read(f"schema/{name}") for name in there})
+    there = [name for name in ("fill", "least", "largest") if sealed.has(f"schema/{name}")]
+    return Schema.of(sealed.manifest["schema"], {name: sealed.read(f"schema/{name}") for name in there})
 
 
 def ingest(exp: Experiment, root: str | os.PathLike[str], progress: Progress | None = None) -> Dataset:

@@ -18,6 +18,7 @@ from pipeline.compute.workers import InlineWorkers, Workers
 from pipeline.config.schema import Experiment
 from pipeline.kernel.columns import columns_for
 from pipeline.kernel.gram import Gram, compute_grams, open_gram
+from pipeline.kernel.shards import open_shards
 from pipeline.layout.parts import Ingested, Part, Waiting, bundles, parts_of
 from pipeline.layout.sweep import Chain, Point, data_groups, expand
 from pipeline.rows import dataset as datasets
@@ -25,6 +26,7 @@ from pipeline.running.session import Session
 from pipeline.running.steps import silently
 from pipeline.storage.cache import claim, discard
 from svmcore.errors import InputError
+from svmcore.sources import Source
 
 __all__ = ["Batch", "Counts", "lay_out", "of_one", "solve"]
 
@@ -59,6 +61,8 @@ class Counts:
 # --- layout ---------------------------------------------------------------------------------------------------------
 def lay_out(session: Session) -> Batch:
     """Read the data of every point and name every kernel and problem; computes neither."""
+    if session.exp.plan == "auto" and session.exp.cluster.remote and not session.store.is_shared:
+        session.exp = session.exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
@@ -120,9 +124,9 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
         session.progress("solve", total, total, reused=total)
     for number, (part, todo, gram) in enumerate(_with_grams(session, waiting), start=1):
         with session.clock("solve"), _told(session, part, number, len(waiting)):
-            where = _solved_by(session, part)
             told: dict[str, Any] = {"progress": session.progress, "done": done, "total": total, "names": names}
-            ended = solve_chains(todo, **where, **told)
+            with _solved_by(session, part) as where:
+                ended = solve_chains(todo, **where, **told)
         if gram is not None and crowded:  # the next kernels need the room
             discard(session.root, gram.path)
         done += len(ended)
@@ -147,17 +151,28 @@ def _told(session: Session, part: Part, number: int, n: int) -> Iterator[None]:
     tell(name, "completed")
 
 
-def _solved_by(session: Session, part: Part) -> dict[str, Any]:
+@contextlib.contextmanager
+def _solved_by(session: Session, part: Part) -> Iterator[dict[str, Any]]:
     """Where the problems of a part are solved: on the workers, on threads, or one by one over a column cache.
 
     The few problems of one point are solved on threads, unless the workers are other machines.
     """
     if part.plan.gram is None:
-        dataset = datasets.open_dataset(part.data.path)
-        return {"source": columns_for(part.group.points[0].exp, dataset, part.plan, session.workers)}
+        with contextlib.closing(_source_of(session, part)) as source:
+            yield {"source": source}
+        return
     cluster = session.exp.cluster
     here = cluster.kind == "inline" or (session.exp.sweep is None and not cluster.remote)
-    return {"workers": None if here else session.workers}
+    yield {"workers": None if here else session.workers}
+
+
+def _source_of(session: Session, part: Part) -> Source:
+    """Columns in a cache of this process, or in shards on the workers."""
+    exp, dataset = part.group.points[0].exp, datasets.open_dataset(part.data.path)
+    if part.plan.plan == "columns":
+        return columns_for(exp, dataset, part.plan, session.workers)
+    address = session.store.shown(f"data/{dataset.path.name}")
+    return open_shards(exp, address, dataset, part.plan, session.workers)
 
 
 def _workers_for(session: Session, grams: Sequence[str]) -> Workers:

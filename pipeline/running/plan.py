@@ -14,11 +14,16 @@ __all__ = ["foretold", "plan_of"]
 
 
 def plan_of(
-    exp: Experiment, store: str | None = None, progress: Progress | None = None, clock: Clock | None = None
+    exp: Experiment,
+    store: str | None = None,
+    progress: Progress | None = None,
+    clock: Clock | None = None,
+    workers: int | None = None,
 ) -> dict[str, Any]:
     """Bytes and seconds of a run; reads the source into the store's cache, where the run finds it.
 
-    `clock` began with the process that plans: a run will need as long to get so far.
+    `clock` began with the process that plans: a run will need as long to get so far. `workers` plans for so many, each
+    as fast as a core of this machine.
     """
     opened = check_inputs(exp, store)
     try:
@@ -26,14 +31,14 @@ def plan_of(
             session = Session(exp, opened, folder, InlineWorkers(), clock or Clock(), progress or silent)
             lay_out(session)
             reading = session.clock.seconds()["ingest"]
-            return foretold(session, lay_out(session), reading)
+            return foretold(session, lay_out(session), reading, workers)
     finally:
         opened.tidy()
 
 
-def foretold(session: Session, batch: Batch, reading: float = 0.0) -> dict[str, Any]:
+def foretold(session: Session, batch: Batch, reading: float = 0.0, workers: int | None = None) -> dict[str, Any]:
     """The forecast of a batch; start and ingest as the clock has measured them, less `reading` of a source."""
-    found = forecast(session.exp, session.root, batch.parts)
+    found = forecast(session.exp, session.root, batch.parts, workers)
     spent, seconds = session.clock.seconds(), found["seconds"]
     stages = {"start": seconds["start"] + spent["start"], "ingest": spent["ingest"] - reading}
     stages |= {name: value for name, value in seconds.items() if name not in ("start", "total")}

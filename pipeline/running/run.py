@@ -8,20 +8,26 @@ from typing import Any
 from pipeline.compute.progress import Progress
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
+from pipeline.config.sections import Cluster
 from pipeline.report.index import write_index
 from pipeline.running.batch import Batch, Counts, lay_out, solve
 from pipeline.running.clock import Clock
 from pipeline.running.plan import foretold
 from pipeline.running.publish import publish
 from pipeline.running.score import names_of, score
-from pipeline.running.session import Session, check_inputs, open_session
+from pipeline.running.session import NO_DASK, Dask, Session, check_inputs, open_session
 from pipeline.running.steps import Steps, silently
 from pipeline.running.sweep import rank, refit
 from pipeline.storage.base import Store
 from pipeline.storage.cache import evict
 from pipeline.storage.leases import again_if_lost
 
-__all__ = ["execute", "run", "train"]
+__all__ = ["cluster_of", "execute", "run", "train"]
+
+
+def cluster_of(client: Any) -> Cluster:
+    """The section of a config that says where a client's workers are, with whatever safety its user chose."""
+    return Cluster(kind="address", address=client.scheduler.address, insecure=True)
 
 
 def train(session: Session, step: Steps) -> dict[str, Any]:
@@ -32,6 +38,7 @@ def train(session: Session, step: Steps) -> dict[str, Any]:
         return _train_sweep(session, step, batch)
     counts = step("solve", solve, session, batch, names_of(batch))
     trained = step("score", score, session, batch)
+    session.release()
     return step("publish", publish, session, batch, counts, trained)
 
 
@@ -42,6 +49,7 @@ def _train_sweep(session: Session, step: Steps, batch: Batch) -> dict[str, Any]:
     trained, more = None, Counts()
     if session.exp.refit is not None:
         trained, more = step("refit", refit, session, batch, entries[0])
+    session.release()
     return step("publish", publish, session, batch, counts + more, trained, entries)
 
 
@@ -52,6 +60,7 @@ def execute(
     tell: Callable[..., None] = silently,
     clock: Clock | None = None,
     strict: bool = False,
+    dask: Dask = NO_DASK,
 ) -> dict[str, Any]:
     """Run an experiment whose inputs were checked (`check_inputs` gives the store), and publish it.
 
@@ -61,7 +70,7 @@ def execute(
     """
 
     def once() -> dict[str, Any]:
-        with open_session(exp, store, progress, clock, strict, tell) as session:
+        with open_session(exp, store, progress, clock, strict, dask, tell) as session:
             return train(session, Steps(tell))
 
     try:
@@ -80,6 +89,7 @@ def run(
     store: str | None = None,
     progress: Progress | None = None,
     strict: bool = False,
+    client: Any = None,
 ) -> dict[str, Any]:
     """Train what a config (a path or a mapping) declares and publish it; returns the metrics, as `run --json` prints.
 
@@ -93,6 +103,10 @@ def run(
         Called as `progress(stage, done, total, **info)`.
     strict
         Whether a run that has not converged is marked, and not promoted.
+    client
+        A `distributed.Client` whose workers compute, in place of those of the config's `cluster`; it stays open.
     """
     exp = load_experiment(config, overrides)
-    return execute(exp, check_inputs(exp, store), progress, strict=strict)
+    if client is not None:
+        exp = exp.model_copy(update={"cluster": cluster_of(client)})
+    return execute(exp, check_inputs(exp, store), progress, strict=strict, dask=Dask(client))

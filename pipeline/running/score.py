@@ -39,8 +39,10 @@ class Trained:
 
 
 def scorers(session: Session) -> Workers | None:
-    """Who scores test rows if they are many: the session's workers, unless they are this process."""
-    return None if session.exp.cluster.kind == "inline" else session.workers
+    """Who scores test rows if they are many: the session's workers, if they are others and see the dataset."""
+    cluster = session.exp.cluster
+    blind = cluster.remote and not session.store.is_shared
+    return None if cluster.kind == "inline" or blind else session.workers
 
 
 def names_of(batch: Batch) -> dict[str, str]:

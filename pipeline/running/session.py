@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.answers.warm import warm_up
 from pipeline.compute.cluster import open_workers
+from pipeline.compute.dashboard import dashboard_of, reported
 from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import LOST_SECONDS, ClusterLost, Sign, Workers, never
 from pipeline.config.schema import Experiment
@@ -21,9 +22,20 @@ from pipeline.storage.files import told_when_full
 from pipeline.storage.runs import open_store
 from svmcore.errors import InputError
 
-__all__ = ["Session", "check_inputs", "open_session"]
+__all__ = ["NO_DASK", "Dask", "Session", "check_inputs", "open_session"]
 
 PAUSE_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Dask:
+    """What a user brings to Dask: a client of their own, and whether they want its performance report."""
+
+    client: Any = None
+    report: bool = False
+
+
+NO_DASK = Dask()
 
 
 def check_inputs(exp: Experiment, store: str | None = None) -> Store:
@@ -58,17 +70,27 @@ class _LazyWorkers(Workers):
     def client(self) -> Any:  # type: ignore[override]
         return self._opened().client
 
-    def map(self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never) -> Iterator[tuple[int, Any]]:
+    def addresses(self) -> list[str]:
+        """As `Workers.addresses`."""
+        return self._opened().addresses()
+
+    def map(
+        self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never, near: str | None = None
+    ) -> Iterator[tuple[int, Any]]:
         """As `Workers.map`; no items, no workers."""
         if not items:
             return
         workers = self._opened()
         try:
-            yield from workers.map(fn, items, retries, sign)
+            yield from workers.map(fn, items, retries, sign, near)
         except ClusterLost:
             with self._lock:
                 self._now = None if self._now is workers else self._now
             raise
+
+
+def _nothing() -> None:
+    """Keep the workers to the end."""
 
 
 @dataclasses.dataclass
@@ -82,6 +104,7 @@ class Session:
     clock: Clock
     progress: Progress = silent
     strict: bool = False  # whether only a run that is certified whole may be promoted
+    release: Callable[[], None] = _nothing  # ends the workers where their report is to be published
     tell: Callable[..., None] = silently  # hears of every part of a batch, as of every step
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -98,18 +121,29 @@ def open_session(
     progress: Progress | None = None,
     clock: Clock | None = None,
     strict: bool = False,
+    dask: Dask = NO_DASK,
     tell: Callable[..., None] = silently,
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
-    clock = clock or Clock()
+    clock, progress = clock or Clock(), progress or silent
     with told_when_full(store.cache), store.draft() as folder, contextlib.ExitStack() as cluster:
-        workers = _LazyWorkers(lambda again: _opened(exp, cluster, clock, again))
+
+        def opened(again: bool) -> Workers:
+            found = _opened(exp, cluster, clock, again, dask.client)
+            if found.client is not None and (address := dashboard_of(found.client)):
+                progress("workers", found.n, found.n, dashboard=address)
+            if found.client is not None and dask.report:
+                cluster.enter_context(reported(found.client, folder))
+            return found
+
+        workers = _LazyWorkers(opened)
         if exp.cluster.remote:
             _ = workers.n
-        yield Session(exp, store, folder, workers, clock, progress or silent, strict, tell)
+        release = cluster.close if dask.report else _nothing
+        yield Session(exp, store, folder, workers, clock, progress, strict, release, tell)
 
 
-def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool) -> Workers:
+def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool, client: Any) -> Workers:
     """Workers, in place of those that were lost; `again` waits for a scheduler that is started anew."""
     until = time.monotonic() + (LOST_SECONDS if again else 0.0)
     with clock("start"):
@@ -117,7 +151,7 @@ def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again:
             cluster.close()
         while True:
             try:
-                workers = cluster.enter_context(open_workers(exp.cluster))
+                workers = cluster.enter_context(open_workers(exp.cluster, client))
                 if workers.client is not None:
                     workers.client.run(warm_up)
                 return workers

@@ -82,6 +82,15 @@ class Store(abc.ABC):
     def cache(self) -> Path:
         """Local folder of reusable blocks: data, gram, problems."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other hosts of a cluster see the folder `cache`."""
+        return True
+
+    def shown(self, entry: str) -> str:
+        """Where other hosts find a finished entry `KIND/FINGERPRINT` of the cache."""
+        return str(self.cache / entry)
+
     def address(self, key: str) -> str:
         """Where `key` is, as a user gives it."""
         return f"{self.url}/{key}"

@@ -17,10 +17,11 @@ from typing import Any
 
 from pipeline.storage.files import write_atomic
 from pipeline.storage.leases import owned_folder
+from pipeline.storage.manifest import MANIFEST
 from pipeline.storage.private import cache_folder, private_folder
 from svmcore.errors import InputError
 
-__all__ = ["Bucket", "address_of", "fetched", "open_reader"]
+__all__ = ["Bucket", "Copy", "address_of", "fetched", "is_url", "open_reader"]
 
 ATTEMPTS = 4
 PATIENCE = datetime.timedelta(seconds=30)  # for all attempts at one request
@@ -218,6 +219,36 @@ def _copies() -> Path:
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(owned_folder(parent))
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is that of a bucket."""
+    return path.startswith("s3://")
+
+
+class Copy:
+    """A folder of a bucket of which files are brought into a folder of this process as they are needed."""
+
+    def __init__(self, url: str) -> None:
+        self.bucket, self.folder = Bucket(url), Path(tempfile.mkdtemp(dir=_copies()))
+        self.fetch([MANIFEST])
+
+    @staticmethod
+    @functools.lru_cache(maxsize=16)
+    def of(url: str) -> "Copy":
+        """The copy of a folder that this process has."""
+        return Copy(url)
+
+    def fetch(self, parts: Iterable[str]) -> list[str]:
+        """Bring the files that are not here, and say which came."""
+        wanted = [part for part in parts if not (self.folder / part).exists()]
+        return [part for part, came in zip(wanted, _all(self._bring, wanted), strict=True) if came]
+
+    def _bring(self, part: str) -> bool:
+        with contextlib.suppress(FileNotFoundError):
+            write_atomic(self.folder / part, self.bucket.get(part), durable=False)
+            return True
+        return False
 
 
 @functools.lru_cache(maxsize=16)

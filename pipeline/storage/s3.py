@@ -6,6 +6,7 @@ after all else is there. K is mapped by the solvers and stays on this machine.
 
 import contextlib
 import itertools
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,16 @@ class ObjectStore(Store):
     def cache(self) -> Path:
         """Staging folder: solvers map K, and only files can be mapped."""
         return staging(self.url)
+
+    @property
+    def is_shared(self) -> bool:
+        """Only where somebody says which folder."""
+        return "MARGINFLOW_CACHE" in os.environ
+
+    def shown(self, entry: str) -> str:
+        """In the bucket, once it is there."""
+        self._mirror.settle()
+        return f"{self.url}/{CACHE}/{entry}"
 
     def check(self, write: bool = True) -> None:
         """Refuse a bucket that does not answer, is not there or is closed to us."""

@@ -6,13 +6,14 @@ missing chunk is an error and never zeros. `verify` compares all hashes.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pipeline.storage.bucket import Copy, is_url
 from pipeline.storage.files import publish_folder, remove_empty
 from pipeline.storage.leases import owned_folder, release, remove_folder, told_when_lost
 from pipeline.storage.manifest import MANIFEST, Damaged, check_parts, compare, read_manifest
@@ -104,26 +105,37 @@ class Sealed:
 
     Parameters
     ----------
+    path
+        A folder, or the `s3://` URL of one, of which only those files are fetched that hold the rows asked for.
     kind, newest
         What it must hold, and the highest format of it that can be read.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, newest: int) -> None:
-        self.path = Path(path)
+        self._copy = Copy.of(str(path)) if is_url(str(path)) else None
+        self.path = Path(path) if self._copy is None else self._copy.folder
         self.manifest = read_manifest(self.path, kind, newest)
         for part in self.manifest["parts"]:
             if part.endswith("zarr.json"):
+                self._fetch([part])
                 compare(self.path, self.manifest, part)
+
+    def has(self, name: str) -> bool:
+        """Whether there is an array `name`."""
+        return f"{name}/zarr.json" in self.manifest["parts"]
 
     def read(self, name: str, lo: int = 0, hi: int | None = None) -> NDArray[Any]:
         """Return rows lo ... hi - 1 of the array `name`."""
         import zarr
 
-        self._all_there(name)
         try:
             array = zarr.open_array(str(self.path / name), mode="r")
-            return np.asarray(array[lo : array.shape[0] if hi is None else hi])
+            hi = array.shape[0] if hi is None else hi
+            self._all_there(name, lo // array.chunks[0], -(-hi // array.chunks[0]))
+            return np.asarray(array[lo:hi])
         except (ValueError, RuntimeError, OSError, KeyError) as error:
+            if isinstance(error, Damaged):
+                raise
             raise Damaged(self.path, name, f"cannot be decoded ({str(error).splitlines()[0][:120]})") from None
 
     def chunk_rows(self, name: str) -> int:
@@ -142,7 +154,17 @@ class Sealed:
         """Compare the sha256 of every file; a difference is an InputError naming the file."""
         check_parts(self.path, self.manifest)
 
-    def _all_there(self, name: str) -> None:
-        for part in self.manifest["parts"]:
-            if part.startswith(name + "/") and not (self.path / part).exists():
+    def _all_there(self, name: str, first: int, last: int) -> None:
+        """Refuse an array of which a file is missing that holds some of the chunks of rows first ... last - 1."""
+        chunks = [part for part in self.manifest["parts"] if part.startswith(f"{name}/c/")]
+        wanted = [part for part in chunks if first <= int(part[len(name) + 3 :].split("/")[0]) < last]
+        self._fetch(wanted)
+        for part in wanted:
+            if not (self.path / part).exists():
                 raise Damaged(self.path, part, "is missing")
+
+    def _fetch(self, parts: Iterable[str]) -> None:
+        """Bring files from the bucket that are not here, and check them."""
+        if self._copy is not None:
+            for part in self._copy.fetch(parts):
+                compare(self.path, self.manifest, part)

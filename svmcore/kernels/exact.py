@@ -92,8 +92,8 @@ class ExactKernel:
         """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
         if isinstance(self.kernel, Precomputed):
             return self.kernel.prepare(self.X[idx])
-        if self._given.on_lattice and self._given.values.exact:
-            return self._given.take(idx)
+        if self._given.on_lattice:
+            return Points.refined(self.X[idx], self._given.take(idx))
         return self._as_float64(self.X[idx])
 
     def columns(self, idx: Any) -> Points:

@@ -18,7 +18,7 @@ from svmcore.kernels.rounding import (
     of_sums,
     resolved_gamma,
 )
-from svmcore.passes.kernel_tiles import Distances, Products, Tiles
+from svmcore.passes.kernel_tiles import Distances, FineProducts, Products, Tiles
 from svmcore.passes.kernel_values import EXP_FLOAT32, LARGEST_FLOAT32, exp_of_differences, exp_of_distances, exp_pass
 from svmcore.points import Extent, Floats, Moments, Points, check_fit
 
@@ -60,6 +60,8 @@ class RBF(InnerProductKernel):
         check_fit(P, Q)
         if P.on_lattice:
             return Distances(P, Q, self._gamma)
+        if P.is_fine:
+            return FineProducts(P, Q, self._gamma)
         return Products(P, Q, self._gamma)
 
     def from_inner_products(self, G: Floats, x: Moments, z: Moments, out: Floats | None = None) -> Floats:

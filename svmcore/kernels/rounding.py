@@ -126,6 +126,7 @@ class Errors:
         summed = UNIT64 * 2 if P.on_lattice else of_sums(_terms(P), work)
         products = left.cast * right.reach + right.cast * left.reach + summed * left.reach * right.reach
         products = MORE * products + P.n_features * (TINY32 if single else TINY64)
+        products += P.values.dropped if P.is_fine else 0.0
         sums = of_sums(P.n_features + 3, UNIT64)
         inner = products + left.offset_error + right.offset_error
         inner += left.moved * right.radius + right.moved * left.radius + left.moved * right.moved
@@ -208,6 +209,8 @@ class _Side:
         moved, cast = _moved(P, radius), 0.0
         if P.form == "dense" and P.dtype == np.float32:
             cast = UNIT32 * radius + math.sqrt(p) * TINY32
+        elif P.is_fine:
+            cast = math.sqrt(p) * P.values.deviation
         reach = (radius + moved + cast) * MORE
         along, offset = reach * centre, reach * centre + 0.5 * centre**2
         along_error = MORE * (sums * along + moved * centre)

@@ -20,11 +20,12 @@ from svmcore.points.byte_products import (
     products_size,
     signed_rows,
 )
+from svmcore.points.fine import LeftDigits, RightDigits, products_of, scales_of
 
-__all__ = ["GRAIN", "Blocks", "Distances", "Products", "Tiles"]
+__all__ = ["GRAIN", "Blocks", "Distances", "FineProducts", "Products", "Tiles"]
 
 GRAIN = 8 * COLUMNS  # rows of a range: whole tiles of byte products
-ROWS, WIDTH = 384, 512  # of a tile of numbers: 1.6 MB of float64
+ROWS, WIDTH = 384, 480  # of a tile of numbers, 1.5 MB of float64: whole tiles of byte products, as `GRAIN`
 
 
 class Tiles(ABC):
@@ -77,6 +78,25 @@ class Products(Tiles):
 
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
         G = inner_products(self.P.take(row), self.Q.take(column), _tile(memory, row, column))
+        _each(sums_of_products, G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
+
+
+class FineProducts(Tiles):
+    """The same of rows near a lattice, from five products of bytes."""
+
+    def __init__(self, P: Points, Q: Points, gamma: float) -> None:
+        super().__init__(P, Q)
+        self.gamma, self.scales = gamma, scales_of(P.values)
+        self.a, self.b = gamma * P.moments.norm2, gamma * Q.moments.norm2
+        self.left, self.right = LeftDigits.of(P.values), RightDigits.of(Q.values)
+
+    def memory(self) -> Floats:
+        """Of a tile, and of integers."""
+        return np.empty(ROWS * WIDTH + products_size(ROWS, WIDTH) // 2)
+
+    def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
+        G, integers = _tile(memory, row, column), memory[ROWS * WIDTH :].view(np.int32)
+        products_of(self.left.take(row), self.right.take(column), self.scales, integers, G)
         _each(sums_of_products, G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
 
 

@@ -17,7 +17,7 @@ from svmcore.points.byte_products import MOST_FEATURES, byte_products, packed_ro
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Codes", "encode", "integer_products"]
+__all__ = ["Codes", "encode", "encode_alike", "integer_products"]
 
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step
@@ -62,6 +62,11 @@ class Codes:
     def __getitem__(self, rows: Any) -> "Codes":
         return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact)
 
+    def loosened(self) -> "Codes":
+        """The same, taken to deviate by all that rounding explains: other rows on the lattice are rounded too."""
+        limit = EXACT * self.step * float(self.bytes.max(initial=0))
+        return Codes(self.bytes, self.n_features, self.step, max(self.deviation, limit), self.exact)
+
     def decoded(self) -> Any:
         """The rows h k about the corner, (n, p) float64."""
         return self.bytes[:, : self.n_features] * self.step
@@ -93,6 +98,24 @@ def encode(X: Any) -> tuple[Any, Codes] | None:
     split_range(n, part, least=1024)
     deviation = max(found) + 2.0**-52 * span
     return (corner, Codes(written, p, step, deviation, deviation <= EXACT * span)) if deviation < np.inf else None
+
+
+def encode_alike(X: Any, corner: Any, like: Codes) -> Codes | None:
+    """The codes of `X` (m, p) on the lattice of others, or None if it is not on that within what those deviate.
+
+    >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
+    >>> encode_alike(np.array([[-0.5, 2.5]]), corner, codes).bytes[:, :2]
+    array([[1, 4]], dtype=uint8)
+    >>> encode_alike(np.array([[-0.4, 2.5]]), corner, codes) is None
+    True
+    """
+    n, p = X.shape
+    least, most = X.min(axis=0, initial=np.inf) - corner, X.max(axis=0, initial=-np.inf) - corner
+    if n and not ((least > -0.5 * like.step).all() and (most < (LEVELS + 0.5) * like.step).all()):
+        return None
+    written = np.zeros((n, -(-p // 4) * 4), np.uint8)
+    missed = _encode(X, corner, like.step, like.deviation, written) if n else 0.0
+    return Codes(written, p, like.step, like.deviation, like.exact) if missed <= like.deviation else None
 
 
 def _smallest_gap(sample: Any) -> float:

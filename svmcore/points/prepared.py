@@ -9,6 +9,7 @@ are CSR, which cannot be centred; their inner products accumulate in float64 ins
 """
 
 import dataclasses
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +19,8 @@ from scipy import sparse
 
 from svmcore.errors import InvalidProblem
 from svmcore.points.byte_products import is_fast
-from svmcore.points.lattice import Codes, encode, integer_products
+from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
+from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import one_blas_thread, split_range
 
@@ -70,7 +72,7 @@ class Points:
     Attributes
     ----------
     values
-        (n, p) C-contiguous centred rows, CSR as it came, or `Codes` of rows on a lattice.
+        (n, p) C-contiguous centred rows, CSR as it came, or `Codes` of rows on a lattice, `FineCodes` of those near it.
     moments
         Squared norms and offsets (n,), float64.
     centre
@@ -123,6 +125,20 @@ class Points:
             X = rows if density >= DENSITY else X
         return cls._about_mean(X, density, dtype)
 
+    def alike(self, X: Rows) -> "Points | None":
+        """More rows `X` (m, p) in the form of these, about their centre; None where they are not on their lattice."""
+        _check_table(X)
+        if not self.on_lattice:
+            return dataclasses.replace(Points.prepare(X, self.centre, self.dtype), whole=self.whole)
+        codes = encode_alike(_as_dense(X), self.centre, self.values)
+        return None if codes is None else dataclasses.replace(Points._of_codes(self.centre, codes), whole=self.whole)
+
+    @property
+    def pattern(self) -> "Points":
+        """None of the rows: their form, centre and step, for others to be prepared `alike`."""
+        values = self.values.loosened() if self.on_lattice else self.values
+        return Points(values[:0], self.moments.take(slice(0, 0)), self.centre)
+
     @classmethod
     def _about_mean(cls, X: Rows, density: float, dtype: DTypeLike) -> "Points":
         if density < DENSITY:
@@ -138,26 +154,31 @@ class Points:
         step = max(1, (1 << 17) // max(1, codes.n_features))
         for start in range(0, len(codes.bytes), step):
             rows = slice(start, start + step)
-            u = codes[rows].decoded()
-            np.einsum("ij,ij->i", u, u, out=moments.norm2[rows])
-            np.matmul(u, centre, out=moments.along[rows])
+            _write_moments(moments, rows, codes[rows].decoded(), centre)
         return cls(codes, moments, centre)
+
+    @classmethod
+    def refined(cls, X: Rows, given: "Points") -> "Points":
+        """The same rows `X` (n, p) as `given` on a lattice, to float64's digits where they are only near it."""
+        if given.values.exact:
+            return given
+        X = _as_dense(X)
+        if given.n_features > FINE_FEATURES:
+            return cls._prepare_dense(X, given.centre, np.float64)
+        moments = _empty_moments(len(X), given.centre)
+        _each_centred(X, given.centre, lambda rows, centred: _write_moments(moments, rows, centred, given.centre))
+        return cls(refine(X, given.centre, given.values), moments, given.centre)
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
         values = np.empty(X.shape, dtype)
         moments = _empty_moments(len(X), centre)
-        step = max(1, (1 << 20) // max(1, X.shape[1] * 8))  # 1 MB of float64 at a time stays in cache
 
-        def part(first: int, last: int) -> None:
-            for start in range(first * step, last * step, step):
-                rows = slice(start, start + step)
-                centred = X[rows] - centre
-                np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
-                np.matmul(centred, centre, out=moments.along[rows])
-                values[rows] = centred
+        def keep(rows: slice, centred: Floats) -> None:
+            _write_moments(moments, rows, centred, centre)
+            values[rows] = centred
 
-        split_range(-(-len(X) // step), part, least=4)  # whole steps: the same bits on any number of threads
+        _each_centred(X, centre, keep)
         return cls(values, moments, centre)
 
     @classmethod
@@ -182,13 +203,20 @@ class Points:
 
     @property
     def form(self) -> str:
-        """Dense, CSR or lattice."""
+        """Dense, CSR, lattice or near a lattice."""
+        if self.is_fine:
+            return "near a lattice"
         return "lattice" if self.on_lattice else "CSR" if self.is_sparse else "dense"
 
     @property
     def on_lattice(self) -> bool:
         """Whether the rows are integers times a step."""
         return isinstance(self.values, Codes)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether the rows are integers times a step and a small residue."""
+        return isinstance(self.values, FineCodes)
 
     @property
     def dtype(self) -> np.dtype:
@@ -228,6 +256,8 @@ def inner_products(P: Points, Q: Points, out: Floats | None = None) -> Floats:
     check_fit(P, Q)
     if P.on_lattice:
         return np.multiply(integer_products(P.values, Q.values), P.values.step**2, out=out)
+    if P.is_fine:
+        return fine_products(P.values, Q.values, np.empty((len(P), len(Q))) if out is None else out)
     if P.is_sparse:
         out = np.empty((len(P), len(Q))) if out is None else out
         a, b = P.values, Q.values
@@ -257,6 +287,23 @@ def check_fit(P: Points, Q: Points) -> None:
 
 def _empty_moments(n: int, centre: Floats) -> Moments:
     return Moments(np.empty(n), np.empty(n), 0.5 * float(centre @ centre))
+
+
+def _each_centred(X: Floats, centre: Floats, use: Callable[[slice, Floats], None]) -> None:
+    """Give the rows about the centre to `use`, in float64 and in steps of the same rows on any number of threads."""
+    step = max(1, (1 << 20) // max(1, X.shape[1] * 8))  # 1 MB of float64 at a time stays in cache
+
+    def part(first: int, last: int) -> None:
+        for start in range(first * step, last * step, step):
+            rows = slice(start, start + step)
+            use(rows, X[rows] - centre)
+
+    split_range(-(-len(X) // step), part, least=4)
+
+
+def _write_moments(moments: Moments, rows: slice, centred: Floats, centre: Floats) -> None:
+    np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
+    np.matmul(centred, centre, out=moments.along[rows])
 
 
 def _as_dense(X: Rows) -> Floats:

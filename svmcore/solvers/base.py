@@ -61,6 +61,8 @@ class Solves:
         Whether it takes programs with two equalities.
     float32
         Whether float32 columns of K will do where tol allows it; at a large C their rounding shows in the objective.
+    shards
+        Whether it asks nothing but a `WorkingSetState`, so that rows may be in several processes.
     """
 
     losses: tuple[type[Loss], ...] = (Hinge, SquaredHinge)
@@ -74,6 +76,7 @@ class Solves:
     shared_rows: bool = False
     two_groups: bool = False
     float32: bool = True
+    shards: bool = False
 
 
 @dataclasses.dataclass(eq=False)

@@ -130,7 +130,7 @@ class SMO(Solver):
     """
 
     name: ClassVar[str] = "smo"
-    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True)
+    solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True, shards=True)
     working_set: int = 4096
     newcomers: int = 256
 
@@ -148,8 +148,11 @@ class SMO(Solver):
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         if score is None and not beta.any():
             beta, n_iter = self._nested_start(qp, beta, monitor, n_iter)
-        state = MemoryState(qp, beta, score)
-        return _Rounds(self, qp, state, monitor, n_iter).run()
+        state = qp.source.state(qp, beta, score) or MemoryState(qp, beta, score)
+        try:
+            return _Rounds(self, qp, state, monitor, n_iter).run()
+        finally:
+            state.end()
 
     def _nested_start(self, qp: SignedQP, beta: Floats, monitor: Monitor, n_iter: int) -> tuple[Floats, int]:
         """Beta of a random quarter of the rows (itself begun on a quarter), solved roughly: few columns are wasted."""
@@ -170,7 +173,7 @@ class SMO(Solver):
 class _Rounds:
     """The rounds of one solve."""
 
-    def __init__(self, solver: SMO, qp: SignedQP, state: MemoryState, monitor: Monitor, n_iter: int) -> None:
+    def __init__(self, solver: SMO, qp: SignedQP, state: WorkingSetState, monitor: Monitor, n_iter: int) -> None:
         self.solver, self.qp, self.state, self.monitor = solver, qp, state, monitor
         self.aim = solver.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
         self.n_iter, self.wide = n_iter, False
@@ -201,6 +204,7 @@ class _Rounds:
                 status = self._round()
                 if status is not None:
                     break
+                self.monitor.keeps(self.state.snapshot)
         finally:
             self.working.release()
         return Outcome(status, self.n_iter, self.state.snapshot())

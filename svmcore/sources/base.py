@@ -46,6 +46,10 @@ class Source(ABC):
         Whether `lookup` finds columns again without computing them.
     can_take
         Whether `take` gives the source of some rows alone.
+    repeats
+        Whether a program that is solved again gives the same bits.
+    at_once
+        How many programs are best solved at a time, on threads: 1 where lookups are not for several threads.
     """
 
     n: int
@@ -55,6 +59,8 @@ class Source(ABC):
     exact: "ExactKernel | None" = None
     keeps: ClassVar[bool] = False
     can_take: ClassVar[bool] = False
+    repeats: ClassVar[bool] = True
+    at_once: ClassVar[int] = 1
 
     @abstractmethod
     def diagonal(self) -> Floats:
@@ -77,6 +83,19 @@ class Source(ABC):
     def capacity(self) -> int:
         """How many columns may be looked up at once."""
         return self.n
+
+    @property
+    def n_columns(self) -> int:
+        """How many columns there are: n, but for a source of some rows of K alone."""
+        return self.n
+
+    def state(self, qp: Any, beta: Floats, score: Floats | None) -> Any:
+        """The state of a program at `beta` (m,), where its vectors are not in this process; else None."""
+        return None
+
+    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+        """K @ coef and abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
+        return matvec_and_sizes(self, coef)
 
     @property
     def scratch_bytes(self) -> int | None:
@@ -115,6 +134,9 @@ class Source(ABC):
     def factor(self) -> Floats | None:
         """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
         return None
+
+    def close(self) -> None:  # noqa: B027  -- most sources hold nothing elsewhere
+        """Give back what is held elsewhere: no program is solved on it any more."""
 
     def offset(self, coef: Floats) -> float:
         """What the bias of the K that is meant is below that of the K that is served, at coefficients `coef` (n,)."""

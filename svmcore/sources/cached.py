@@ -48,8 +48,8 @@ class CachedColumns(Source):
         self.can_take = source.can_take  # type: ignore[misc]
         self._scratch_bytes = scratch_bytes
         column_bytes = self.n * self.dtype.itemsize
-        self._capacity = min(self.n, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
-        if self._capacity < min(2, self.n):
+        self._capacity = min(source.n_columns, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
+        if self._capacity < min(2, source.n_columns):
             raise MemoryLimit(
                 f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
                 f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
@@ -57,7 +57,7 @@ class CachedColumns(Source):
         if memory is None:  # pages are touched only as columns arrive
             memory = empty(self.capacity * self.n, self.dtype)
         self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
-        self.slot_of = np.full(self.n, -1, dtype=np.int64)
+        self.slot_of = np.full(source.n_columns, -1, dtype=np.int64)
         self.column_in = np.full(self.capacity, -1, dtype=np.int64)
         self.used = np.zeros(self.capacity, dtype=np.int64)
         self.clock = 0
@@ -69,6 +69,11 @@ class CachedColumns(Source):
     def capacity(self) -> int:
         """How many columns fit."""
         return self._capacity
+
+    @property
+    def n_columns(self) -> int:
+        """As the source's."""
+        return self.source.n_columns
 
     @property
     def scratch_bytes(self) -> int | None:

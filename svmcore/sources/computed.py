@@ -55,7 +55,7 @@ class ComputedColumns(Source):
 
     def fill(self, idx: Floats, out: Floats) -> Floats:
         """Write columns `idx` to `out` (len(idx), n), by row ranges on as many threads as BLAS has."""
-        left, block = self.points.take(np.asarray(idx)), _block_rows(self.n)
+        left, block = self.of_columns(np.asarray(idx)), _block_rows(self.n)
 
         def part(start: int, stop: int) -> None:
             for lo in range(start, stop, block):
@@ -65,6 +65,10 @@ class ComputedColumns(Source):
         split_range(self.n, part, least=max(block, 3 * CHUNK), grain=block)
         self.n_computed += len(idx)
         return out
+
+    def of_columns(self, idx: Floats) -> Points:
+        """The rows whose columns these are."""
+        return self.points.take(idx)
 
     def take(self, rows: Floats) -> "ComputedColumns":
         """The same kernel on the rows `rows` alone."""
