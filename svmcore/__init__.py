@@ -32,6 +32,7 @@ from svmcore.monitor import Monitor, Progress
 from svmcore.points import Points
 from svmcore.points.identical import Merged, merge_rows
 from svmcore.qp import Bias, Groups, SignedQP
+from svmcore.runtime.memory import release as release_memory
 from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
@@ -85,5 +86,6 @@ __all__ = [
     "certify",
     "classification",
     "merge_rows",
+    "release_memory",
     "targets",
 ]

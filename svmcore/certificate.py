@@ -193,9 +193,10 @@ class _Outputs:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
         if self._direct:
             return
+        if not self._is_coarse(self._resolution(resolution)):
+            return
         if self.exact is None:
-            if self._is_coarse(self._resolution(resolution)):
-                self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
+            self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
             return
         coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
         columns = functools.cache(lambda: self.exact.columns(self.support))

@@ -238,8 +238,9 @@ class Experiment(Section):
         """
         plain = self.model_dump(by_alias=True, exclude={*ELSEWHERE, *foreign_keys(self.task)})
         plain["solver"].pop("time_limit", None)
-        if plain["approximation"] is None:
-            del plain["approximation"]
+        for key, absent in (("plan", "auto"), ("approximation", None)):
+            if plain[key] == absent:
+                del plain[key]
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
                 plain["data"][key] = expand(plain["data"][key])

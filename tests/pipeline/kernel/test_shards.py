@@ -117,7 +117,7 @@ def test_shards__of_a_worker_that_is_killed_are_made_again_on_another(exp, data)
     ("more", "error"),
     [
         ({"solver": "smo-mvp"}, "plan: shards is for solver smo, not smo-mvp; set solver.name: smo"),
-        ({"plan": "resident", "cache": {"limit": "1MB"}}, "plan: resident needs 36.0 MB for K"),
+        ({"plan": "resident", "cache": {"limit": "1MB"}}, "plan: resident needs 34.3 MiB for K"),
     ],
 )
 def test_plan__that_cannot_be_is_refused(exp, data, more, error):
