@@ -35,19 +35,8 @@ _SUFFIXES = {
     ".zarr": "zarr",
 }
 _STRANGE = (
-    ".xlsx",
-    ".xls",
-    ".ods",
-    ".json",
-    ".jsonl",
-    ".feather",
-    ".orc",
-    ".avro",
-    ".h5",
-    ".hdf5",
-    ".pkl",
-    ".npy",
-    ".arff",
+    *(".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".orc", ".avro"),
+    *(".h5", ".hdf5", ".pkl", ".npy", ".arff"),
 )
 _BY_COLUMN = ("csv", "parquet")
 

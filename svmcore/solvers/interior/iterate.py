@@ -24,7 +24,7 @@ from svmcore.solvers.interior.systems import Dense, Floats, LowRank, System
 
 __all__ = ["Answer", "Dense", "LowRank", "minimise"]
 
-Step: TypeAlias = tuple[Floats, Floats, Floats, Floats]
+Step: TypeAlias = tuple[Floats, Floats, Floats]  # dx (n,), db (k,), dz (2, n)
 Status: TypeAlias = Literal["converged", "stopped", "stalled", "infeasible"]
 
 _CONVERGED: Status = "converged"
@@ -92,7 +92,7 @@ def minimise(
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
     P, L, U, R = (np.asarray(a, dtype=np.float64) for a in (p, lo, hi, ridge))
-    whole = Program(system, P, L, U, R, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
+    whole = Program(system, P, L, U, R, np.asarray(codes), np.asarray(sums, dtype=np.float64))
     moving, fixed = whole.settled()
     program = whole if moving.all() else whole.fixed_out(moving, fixed)
     beta, n_iter, status = fixed, 0, _CONVERGED
@@ -118,6 +118,10 @@ class Iterate:
     z: Floats
     b: Floats
     held: Floats
+
+    def distances(self, dx: Floats) -> Floats:
+        """How the distances t (2, n) change with beta by `dx` (n,)."""
+        return np.stack([dx, -dx]) * self.held
 
     @property
     def mu(self) -> float:
@@ -193,19 +197,20 @@ class _Descent:
         """One predictor and corrector, in place."""
         mu = at.mu
         sums = self.program.sums - at.beta @ self.program.members
-        newton, (dx, db, dt, dz) = self._predictor(at, residual, sums)
-        primal, dual = (min(1.0, length) for length in _lengths(at, dt, dz))
-        ahead = _mu_after(at, primal, dual, dt, dz)
+        newton, step = self._predictor(at, residual, sums)
+        primal, dual = (min(1.0, length) for length in _lengths(at, step))
+        ahead = _mu_after(at, primal, dual, step)
         sigma = (ahead / mu) ** 3 if mu > 0 else 0.0
         sigma = max(sigma, PLAIN) if self.watch.plain else sigma
-        step, pull = (dx, db, dt, dz), -dt * dz / at.t * at.held
-        _add(step, 1.0, _direction(newton, at, sigma * mu / at.t * at.held, self._goal, 0.0 * sums)[:4])
-        second = _direction(newton, at, pull, self._goal, 0.0 * sums)[:4]
+        pull = -at.distances(step[0]) * step[2] / at.t
+        _add(step, 1.0, _direction(newton, at, sigma * mu / at.t * at.held, self._goal, 0.0 * sums)[0])
+        second, _ = _direction(newton, at, pull, self._goal, 0.0 * sums)
+        del pull
         _add(step, 0.0 if self.watch.plain else _weight(at, step, second), second)
-        primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, dt, dz))
+        primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, step))
         if self.watch.plain:
             primal = dual = min(primal, dual)
-        _move(self.program, at, primal, dual, dx, db, dt, dz)
+        _move(self.program, at, primal, dual, step)
 
     def _predictor(self, at: Iterate, residual: Floats, sums: Floats) -> tuple[Newton, Step]:
         """Newton's matrix and its step towards t z = 0; D is raised while rounding spoils it and more D helps."""
@@ -225,24 +230,23 @@ class _Descent:
         Multipliers count as a thousandth of tol at least, and D as a share of K: proximal terms, which slow the steps
         along which K is flat and change nothing at their end.
         """
-        floor = np.maximum(at.z, FLAT * self.tol) * at.held
-        D = self.program.ridge + (floor / at.t).sum(axis=0)
+        D = self.program.ridge + (np.maximum(at.z, FLAT * self.tol) * at.held / at.t).sum(axis=0)
         newton = Newton(self.program, np.maximum(D, self.proximal * float(self.program.curvature.mean())))
-        dx, db, dt, dz, error = _direction(newton, at, -at.z * at.held, self._goal, sums, residual)
-        return newton, (dx, db, dt, dz), error
+        del D
+        return newton, *_direction(newton, at, -at.z * at.held, self._goal, sums, residual)
 
 
 def _direction(
     newton: Newton, at: Iterate, pull: Floats, goal: float, sums: Floats, residual: Floats | float = 0.0
-) -> tuple[Floats, Floats, Floats, Floats, float]:
+) -> tuple[Step, float]:
     """The step that gains `pull` (2, n) of dz + (z / t) dt, `sums` and `residual`; and the error of the last."""
     dx, db, error = newton.solve(residual + pull[0] - pull[1], sums, goal)
-    dt = np.stack([dx, -dx]) * at.held
-    return dx, db, dt, pull - at.z / at.t * dt, error
+    return (dx, db, pull - at.z / at.t * at.distances(dx)), error
 
 
-def _mu_after(at: Iterate, primal: float, dual: float, dt: Floats, dz: Floats) -> float:
+def _mu_after(at: Iterate, primal: float, dual: float, step: Step) -> float:
     """Mean of (t + primal dt) (z + dual dz) over the bounds; without one all but t are 0."""
+    dt, dz = at.distances(step[0]), step[2]
     total = np.vdot(at.t, at.z) + dual * np.vdot(at.t, dz) + primal * (np.vdot(dt, at.z) + dual * np.vdot(dt, dz))
     return float(total / max(at.held.sum(), 1))
 
@@ -264,7 +268,8 @@ def _weight(at: Iterate, step: Step, second: Step) -> float:
     Colombo, Gondzio (2008), Further development of multiple centrality correctors for interior point methods.
     """
     weights, best, longest = np.linspace(1.0, 0.0, WEIGHTS), 1.0, -1.0
-    rates = (least_rates(at.t, step[2], second[2], weights), least_rates(at.z, step[3], second[3], weights))
+    distances = (at.distances(dx) for dx in (step[0], second[0]))
+    rates = (least_rates(at.t, *distances, weights), least_rates(at.z, step[2], second[2], weights))
     for weight, primal, dual in zip(weights, *rates, strict=True):
         reach = min(_reach(primal), 1.0) * min(_reach(dual), 1.0)
         if reach > 1.01 * longest:
@@ -272,9 +277,9 @@ def _weight(at: Iterate, step: Step, second: Step) -> float:
     return best
 
 
-def _lengths(at: Iterate, dt: Floats, dz: Floats) -> tuple[float, float]:
+def _lengths(at: Iterate, step: Step) -> tuple[float, float]:
     """Longest steps that keep t and z positive, at most 1 over the share that is taken."""
-    whole = np.zeros(1)
+    whole, dt, dz = np.zeros(1), at.distances(step[0]), step[2]
     primal, dual = (float(least_rates(old, new, new, whole)[0]) for old, new in ((at.t, dt), (at.z, dz)))
     return _reach(primal), _reach(dual)
 
@@ -284,11 +289,10 @@ def _reach(rate: float) -> float:
     return min(1.0 / TO_THE_WALL, 1.0 / max(-rate, 1e-300))
 
 
-def _move(
-    program: Program, at: Iterate, primal: float, dual: float, dx: Floats, db: Floats, dt: Floats, dz: Floats
-) -> None:
+def _move(program: Program, at: Iterate, primal: float, dual: float, step: Step) -> None:
     """The step, in place; beta follows its nearer bound, so that no digit of a small distance is lost."""
-    at.t += primal * dt
+    dx, db, dz = step
+    at.t += primal * at.distances(dx)
     at.z += dual * dz
     at.b = at.b + dual * db
     beta = at.beta + primal * dx

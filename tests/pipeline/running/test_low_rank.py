@@ -90,7 +90,7 @@ def test_onnx__says_what_the_model_says(trained, tmp_path):
     stored, X = load_model(found["model"]), load_digits().data[:50]
     export_model(stored.model, tmp_path / "model.onnx", stored.scaling.shift, stored.scaling.factor)
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
-    labels = session.run(None, {"X": X.astype(np.float32)})[0]
+    labels = session.run(None, {"X": X.astype(np.float64)})[0]
     np.testing.assert_array_equal(labels, stored.predict(X))
 
 
