@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.answers.low_rank import landmark_model
 from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import ProblemResult, coefficients
 from pipeline.kinds.labels import label_array
 from pipeline.model import metrics
-from pipeline.model.low_rank import landmark_model
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 

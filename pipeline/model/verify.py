@@ -10,7 +10,7 @@ and any variable of the environment.
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ from pipeline.config.schema import Experiment
 from pipeline.config.values import BUNDLED
 from pipeline.kinds.base import Outputs
 from pipeline.model import decisions
-from pipeline.model.claims import Difference, Found, differences_of, variables_of
-from pipeline.model.low_rank import LowRankFound, bound_differences, recomputed
+from pipeline.model.claims import Difference, Found, LowRankFound, bound_differences, differences_of, variables_of
 from pipeline.model.parts import ChangedPart, is_own_model, model_folder
 from pipeline.model.signature import signature_fault
 from pipeline.model.stored import StoredModel, load_model
@@ -36,11 +35,15 @@ from pipeline.rows.schema import Schema
 from pipeline.storage.bucket import address_of
 from pipeline.storage.manifest import MANIFEST, Damaged
 from pipeline.storage.runs import check_run
+from svmcore.approximation import FeatureMap, Proof
 from svmcore.certificate import evaluate
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.solvers import Solver
+from svmcore.points import Floats
+from svmcore.solution import Status
+from svmcore.solvers import Outcome, Solver
+from svmcore.solvers.base import judged
 from svmcore.sources import CachedColumns, ComputedColumns
 from svmcore.tasks import Task
 from svmcore.train.plan import served_kernel
@@ -48,6 +51,7 @@ from svmcore.train.plan import served_kernel
 __all__ = ["verify"]
 
 COLUMN_BYTES = 2 << 30
+INDEPENDENT = 1e-15  # of stored landmarks all are kept
 
 
 def verify(
@@ -192,7 +196,7 @@ def _found(
     model, tasks, claims = stored.model, stored.metadata["tasks"], stored.metadata["per_class"]
     if stored.alpha is not None:
         posed = [_task(dataset, root, identity) for identity in tasks]
-        again = recomputed(model, stored.alpha, stored.support, dataset, posed, claims)
+        again = _recomputed(model, stored.alpha, stored.support, dataset, posed, claims)
         for k, (claim, low) in enumerate(zip(claims, again, strict=True)):
             yield claim, float(model.bias[k]), low
             progress("verify", k + 1, len(tasks))
@@ -210,6 +214,27 @@ def _found(
         found = Found(qp, beta, evaluate(qp, beta), solver, counts, anchor, task.built, scale)
         yield claim, float(model.bias[k]), found
         progress("verify", k + 1, len(tasks))
+
+
+def _recomputed(
+    model: Any, alpha: Floats, support: Floats, dataset: Any, tasks: Sequence[ProblemTask], claims: Sequence[Any]
+) -> Iterator[LowRankFound]:
+    """Each problem from the landmarks of a stored model and coefficients `alpha` (k, s) of the rows `support`."""
+    map_ = FeatureMap.of(model.kernel, model.support_vectors, INDEPENDENT)
+    X, scales = dataset.X(), np.array([float(claim.get("rho", 1.0)) for claim in claims])
+    coef = np.zeros((len(tasks), dataset.n_merged))
+    coef[:, support] = alpha * scales[:, None]
+    proof = Proof(map_, X, map_.sides(X, np.float64)[0], coef)
+    quadratic, outline = proof.quadratic(), proof.outline
+    for k, task in enumerate(tasks):
+        qp = problem_of(task, outline)
+        beta = variables_of(qp, task.built.variables(qp, coef[k]), claims[k].get("doubled", []))
+        evaluation = proof.evaluation(k, qp, beta, slice(None))
+        solver, counts = Solver.create(task.solver), training_counts(task)
+        known = qp, beta, evaluation, solver, counts, np.zeros(qp.source.n), task.built, float(scales[k])
+        found = LowRankFound(*known, errors=proof.errors(k))
+        solution = judged(qp, Outcome(Status.CONVERGED, 0, beta), evaluation, ())
+        yield dataclasses.replace(found, exact=proof.bound(k, qp, solution, float(quadratic[k])))
 
 
 def _task(dataset: Any, root: Path, identity: dict[str, Any]) -> ProblemTask:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.answers import low_rank
 from pipeline.answers.problem import ProblemTask, target_of
 from pipeline.answers.result import coefficients, doubled, read_answers
 from pipeline.compute.workers import VERSION, Workers
@@ -13,7 +14,7 @@ from pipeline.kinds import evaluation
 from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
-from pipeline.model import decisions, low_rank
+from pipeline.model import decisions
 from pipeline.model.drift import Summary
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets

@@ -16,7 +16,7 @@ from svmcore.runtime.threads import split_range
 
 __all__ = ["RowMap"]
 
-PARTS = 16  # of a sum over rows
+PARTS = 16  # of a sum over rows at most
 BLOCK = 4096  # rows of a block of the normal matrix: small enough for the caches, large enough for BLAS
 LEAST = 1 << 14  # numbers that are worth a thread
 
@@ -139,13 +139,13 @@ class RowMap:
 
     def _summed(self, part: Callable[[int, int, Floats], None], shape: tuple[int, ...]) -> Floats:
         """The sum of what `part` adds to its totals, over ranges of rows."""
-        edges = [len(self) * k // PARTS for k in range(PARTS + 1)]
-        totals = np.zeros((PARTS, *shape))
-        least = max(1, int(PARTS * LEAST / max(1.0, self.entries * len(self))))
+        parts = min(PARTS, 1 + len(self) // BLOCK)
+        edges = [len(self) * k // parts for k in range(parts + 1)]
+        totals = np.zeros((parts, *shape))
 
         def some(first: int, last: int) -> None:
             for k in range(first, last):
                 part(edges[k], edges[k + 1], totals[k])
 
-        split_range(PARTS, some, least=least)
+        split_range(parts, some)
         return np.asarray(totals.sum(axis=0))
