@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel.choose import served_kernel
 from pipeline.kernel.columns import computed_columns
 from pipeline.kernel.factor import open_factor
 from pipeline.kernel.gram import open_gram
@@ -28,6 +27,7 @@ from svmcore.model import Target
 from svmcore.qp import SignedQP
 from svmcore.sources import FactorRows, ResidentGram, Source
 from svmcore.tasks import Task
+from svmcore.train.plan import served_kernel
 
 __all__ = [
     "ProblemTask",

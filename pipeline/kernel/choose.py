@@ -13,9 +13,9 @@ from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_fol
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
-from svmcore.tasks import Task
+from svmcore.train.plan import served_kernel
 
-__all__ = ["KernelPlan", "choose_plan", "held_as", "plan_kernel", "served_kernel"]
+__all__ = ["KernelPlan", "choose_plan", "held_as", "plan_kernel"]
 
 FINE = 1e-4  # a tol below which float32 values of a factor do not do
 EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
@@ -35,11 +35,6 @@ class KernelPlan:
     def values(self, n: int) -> int:
         """Numbers of a K of `n` rows, or of its factor."""
         return n * (n if self.approximation is None else min(n, int(self.approximation["rank"])))
-
-
-def served_kernel(kernel: Kernel, machine: Task) -> Kernel:
-    """The kernel that K is computed of: centred where the coefficients sum to 0, which leaves the program the same."""
-    return kernel.centred() if machine.can_centre else kernel
 
 
 def held_as(exp: Experiment, dataset: Any) -> tuple[str, Kernel, np.dtype]:

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import hashlib
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,12 @@ import numpy as np
 
 from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
-from pipeline.kernel.folder import VALUES, check_shared, create, mark, marker, publish, pwrite
+from pipeline.kernel.folder import VALUES, check_shared, create, mark, marker, opened, publish, pwrite
 from pipeline.kernel.gram import Gram, gram_folder
 from pipeline.kernel.strips import overflow, worker_rows
 from pipeline.storage.cache import claim, in_turn
 from pipeline.storage.files import sha256_of_json, write_atomic
 from svmcore.approximation import Approximation, FeatureMap
-from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats, Points
 
@@ -33,6 +31,7 @@ __all__ = ["BLOCK_BYTES", "compute_factor", "factor_fingerprint", "feature_map",
 
 FORMAT = 1
 BLOCK_BYTES = 32 << 20
+KIND = "factor"
 MAP = "map.npz"
 
 
@@ -89,15 +88,15 @@ def compute_factor(
     if not (folder / MAP).is_file():
         _write_map(folder, approximation.map(kernel, dataset.X(), dtype))
     rank = feature_map(str(folder), kernel).rank
-    described = {"n": n, "rank": rank, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
-    create(folder, (n, rank), dtype, described, "the factor of the kernel matrix")
+    create(folder, (n, rank), dtype, "the factor of the kernel matrix")
     count = len(blocks_of(n, rank, dtype))
     tasks = [BlockTask(str(dataset.path), n, dtype.name, kernel, str(folder), index) for index in range(count)]
     reused = 0
     for done, (_, intact) in enumerate(workers.map(compute_block, in_turn(Path(root), tasks)), start=1):
         reused += intact
         tell("kernel", done, count, reused=reused, kernels=1)
-    publish(folder, (n, rank), dtype, count)
+    facts = {"kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
+    publish(folder, KIND, facts, (n, rank), dtype, count, [MAP])
     return Gram(folder, fingerprint, n, dtype, count, reused)
 
 
@@ -128,18 +127,7 @@ def open_factor(path: str | Path) -> Floats:
     InputError
         If it is not finished, or its file has another size.
     """
-    folder = Path(path)
-    try:
-        described = json.loads((folder / "gram.json").read_text())
-        shape, dtype = (int(described["n"]), int(described["rank"])), np.dtype(described["dtype"])
-        blocks = range(len(blocks_of(*shape, dtype)))
-        whole = (folder / VALUES).stat().st_size == shape[0] * shape[1] * dtype.itemsize
-        finished = whole and (folder / "zarr.json").is_file() and all(marker(folder, k).is_file() for k in blocks)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds no factor ({error}); run the experiment again") from error
-    if not finished:
-        raise InputError(f"the factor in {folder} is not finished; run the experiment again")
-    return np.memmap(folder / VALUES, dtype, "r", shape=shape)
+    return opened(Path(path), KIND)
 
 
 # --- on a worker ----------------------------------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """A matrix on storage that workers write by parts: the file, marks of what is finished, and what makes it one.
 
-gram.json     what it is
-c/0/0         its values, C order, uncompressed: the one chunk of a zarr v3 array is such a file
-strips/00012  written after part 12: its checksum
-zarr.json     written last, when every part is finished
+c/0/0          its values, C order, uncompressed: the one chunk of a zarr v3 array is such a file
+strips/00012   written after part 12: its checksum
+zarr.json      makes it an array
+manifest.json  written last, when every part is finished: what it is, and the sha256 of every mark
 """
 
 import contextlib
 import errno
+import math
 import os
 import socket
 from collections.abc import Sequence
@@ -17,14 +18,16 @@ from typing import Any
 import numpy as np
 
 from pipeline.config.quantities import size
-from pipeline.storage.files import remove_empty, rename, write_json, writing
+from pipeline.storage.files import remove_empty, rename, writing
 from pipeline.storage.leases import owned_folder
+from pipeline.storage.manifest import compare, read_manifest, write_manifest
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.points import Floats
 
-__all__ = ["VALUES", "allocate", "check_shared", "create", "mark", "marker", "publish", "pwrite"]
+__all__ = ["VALUES", "allocate", "check_shared", "create", "mark", "marker", "opened", "publish", "pwrite"]
 
 VALUES = "c/0/0"
+FORMAT = 1
 
 
 def marker(folder: str | Path, index: int) -> Path:
@@ -56,14 +59,13 @@ def pwrite(file: int, row: Floats, offset: int) -> None:
         view, offset = view[written:], offset + written
 
 
-def create(folder: Path, shape: tuple[int, int], dtype: np.dtype, described: dict[str, Any], what: str) -> None:
+def create(folder: Path, shape: tuple[int, int], dtype: np.dtype, what: str) -> None:
     """Make the folder and reserve the whole file, so that a full disk is met here and not by a worker's mapping."""
     n_bytes = shape[0] * shape[1] * dtype.itemsize
     try:
         (folder / VALUES).parent.mkdir(parents=True, exist_ok=True)
         (folder / "strips").mkdir(exist_ok=True)
         _reserve(folder / VALUES, n_bytes)
-        write_json(folder / "gram.json", described)
         os.utime(folder)  # the cache evicts the oldest
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -110,16 +112,48 @@ def allocate(path: Path, n_bytes: int) -> None:
         os.ftruncate(file.fileno(), n_bytes)
 
 
-def publish(folder: Path, shape: tuple[int, int], dtype: np.dtype, parts: int) -> None:
-    """Write the metadata that makes the folder a zarr array, once every part is marked."""
-    absent = [index for index in range(parts) if not marker(folder, index).is_file()]
+def publish(
+    folder: Path,
+    kind: str,
+    facts: dict[str, Any],
+    shape: tuple[int, int],
+    dtype: np.dtype,
+    count: int,
+    beside: Sequence[str] = (),
+) -> None:
+    """Make the folder a zarr array and write its manifest, once every part is marked; `beside` are more files."""
+    markers = [marker(folder, index) for index in range(count)]
+    absent = sum(not path.is_file() for path in markers)
     if absent:
         raise InputError(
-            f"{len(absent)} of {parts} strips computed by workers are not in {folder}; "
+            f"{absent} of {count} strips computed by workers are not in {folder}; "
             "set store to a folder that every host of the cluster shares"
         )
-    if (folder / "zarr.json").is_file():
-        return
-    import zarr
+    if not (folder / "zarr.json").is_file():
+        import zarr
 
-    zarr.create_array(str(folder), shape=shape, chunks=shape, dtype=dtype, compressors=None, fill_value=np.nan)
+        zarr.create_array(str(folder), shape=shape, chunks=shape, dtype=dtype, compressors=None, fill_value=np.nan)
+    parts = [*(path.relative_to(folder).as_posix() for path in markers), "zarr.json", *beside]
+    facts = facts | {"shape": [int(size) for size in shape], "dtype": dtype.name}
+    write_manifest(folder, kind, FORMAT, facts, parts=parts)
+
+
+def opened(folder: Path, kind: str) -> Floats:
+    """Map what is finished in a folder, read-only.
+
+    Raises
+    ------
+    InputError
+        If it is not finished, of another kind, or its file has another size.
+    """
+    try:
+        manifest = read_manifest(folder, kind, FORMAT)
+        for part in manifest["parts"]:
+            compare(folder, manifest, part)
+        shape, dtype = tuple(map(int, manifest["shape"])), np.dtype(manifest["dtype"])
+        whole = (folder / VALUES).stat().st_size == math.prod(shape) * dtype.itemsize
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds no finished {kind} ({error}); run the experiment again") from error
+    if not whole:
+        raise InputError(f"the {kind} in {folder} is not whole; run the experiment again")
+    return np.memmap(folder / VALUES, dtype, "r", shape=shape)

@@ -1,16 +1,15 @@
 """The kernel matrix K of a dataset, computed in strips by the workers into one file that every solver maps.
 
-    ROOT/gram/FINGERPRINT/gram.json     n, dtype, kernel, fingerprint of the rows
-                          c/0/0         K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
-                          strips/00012  written after strip 12: its checksums
-                          zarr.json     written last, when every strip is finished
+    ROOT/gram/FINGERPRINT/c/0/0          K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
+                          strips/00012   written after strip 12: its checksums
+                          zarr.json      makes it an array
+                          manifest.json  written last: n, dtype, kernel, fingerprint of the rows, all strips
 
 Each symmetric pair is computed once. The strips depend on n and the type alone, so any workers, a resume after a crash
 and a second run at the same time write the same bytes. Several kernels of one dataset share their inner products.
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
-from pipeline.kernel.folder import create, marker, publish
+from pipeline.kernel.folder import create, marker, opened, publish
 from pipeline.kernel.sample import SampleTask, differing_strips
 from pipeline.kernel.strips import StripTask, compute_strip, partition, unmap
 from pipeline.storage.cache import claim, in_turn
@@ -40,6 +39,7 @@ __all__ = [
     "open_gram",
 ]
 
+KIND = "kernel matrix"
 FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
 
@@ -71,18 +71,7 @@ def open_gram(path: str | Path) -> Floats:
     InputError
         If it is not finished, or its file has another size.
     """
-    folder = Path(path)
-    values = folder / "c" / "0" / "0"
-    try:
-        described = json.loads((folder / "gram.json").read_text())
-        n, dtype = int(described["n"]), np.dtype(described["dtype"])
-        marked = all(marker(folder, index).is_file() for index in range(len(partition(n, dtype))))
-        finished = marked and (folder / "zarr.json").is_file() and values.stat().st_size == n * n * dtype.itemsize
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds no kernel matrix ({error}); run the experiment again") from error
-    if not finished:
-        raise InputError(f"the kernel matrix in {folder} is not finished; run the experiment again")
-    return np.memmap(values, dtype, "r", shape=(n, n))
+    return opened(Path(path), KIND)
 
 
 def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
@@ -152,10 +141,8 @@ def compute_grams(
     fingerprints = [gram_fingerprint(dataset, kernel, dtype) for kernel in numeric]
     folders = [gram_folder(root, fingerprint) for fingerprint in fingerprints]
     claim(Path(root), [f"gram/{folder.name}" for folder in folders])
-    for folder, kernel in zip(folders, numeric, strict=True):
-        shape = (dataset.n_merged, dataset.n_merged)
-        described = {"n": shape[0], "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
-        create(folder, shape, dtype, described, "the kernel matrix")
+    for folder in folders:
+        create(folder, (dataset.n_merged, dataset.n_merged), dtype, f"the {KIND}")
     tasks = _tasks(dataset, numeric, dtype, folders)
     reused = np.zeros(len(kernels), int)
     try:
@@ -165,8 +152,9 @@ def compute_grams(
         reused -= _repaired(tasks, workers)
     finally:
         unmap()  # the solver maps K too, and pages count once a mapping
-    for folder in folders:
-        publish(folder, (dataset.n_merged, dataset.n_merged), dtype, len(tasks))
+    for folder, kernel in zip(folders, numeric, strict=True):
+        facts = {"kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
+        publish(folder, KIND, facts, (dataset.n_merged, dataset.n_merged), dtype, len(tasks))
     return [
         Gram(folder, fingerprint, dataset.n_merged, dtype, len(tasks), int(count))
         for folder, fingerprint, count in zip(folders, fingerprints, reused, strict=True)

@@ -11,10 +11,11 @@ import numpy as np
 
 from pipeline.compute.workers import ClusterLost, Workers
 from pipeline.config.schema import Experiment
-from pipeline.kernel.choose import KernelPlan, served_kernel
+from pipeline.kernel.choose import KernelPlan
 from pipeline.rows.dataset import open_dataset
 from svmcore.kernels import Kernel
 from svmcore.shards import Envelope, Host, Reply, ShardedSource
+from svmcore.train.plan import served_kernel
 
 __all__ = ["WorkerShards", "open_shards"]
 

@@ -22,6 +22,7 @@ from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
 from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
+from pipeline.storage.manifest import MANIFEST
 from svmcore.errors import MemoryLimit
 from svmcore.runtime.threads import n_threads
 from svmcore.solvers.smo import SMO
@@ -173,7 +174,7 @@ def _found(parts: Sequence[Part]) -> dict[str, int]:
 
 
 def _has_kernel(part: Part) -> bool:
-    return part.plan.gram is not None and (Path(part.plan.gram) / "zarr.json").is_file()
+    return part.plan.gram is not None and (Path(part.plan.gram) / MANIFEST).is_file()
 
 
 # --- what cannot fit ------------------------------------------------------------------------------------------------

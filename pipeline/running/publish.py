@@ -28,7 +28,7 @@ from pipeline.running.score import Trained
 from pipeline.running.session import Session
 from pipeline.running.sweep import scored_on
 from pipeline.storage.files import sha256_of_json, write_json
-from pipeline.storage.runs import run_id
+from pipeline.storage.runs import run_id, seal_run
 from svmcore.errors import InputError
 
 __all__ = ["publish"]
@@ -66,6 +66,7 @@ def publish(
         if trained is not None:
             card = model_card(record, open_dataset(data.path).schema)
             (session.folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        seal_run(session.folder)
         if session.store.publish(session.folder, key):
             break
     if session.exp.promote and (record["gate"] is None or record["gate"]["passed"]):

@@ -3,6 +3,6 @@
 from svmcore.train.control import Control
 from svmcore.train.fit import train
 from svmcore.train.recipe import Recipe
-from svmcore.train.training import Training
+from svmcore.train.trained import Training
 
 __all__ = ["Control", "Recipe", "Training", "train"]

@@ -13,7 +13,8 @@ from svmcore.train.control import Control
 from svmcore.train.distinct import distinct_rows
 from svmcore.train.low_rank import LowRankWork
 from svmcore.train.recipe import Recipe
-from svmcore.train.training import Training, Work, resolved
+from svmcore.train.trained import Training
+from svmcore.train.training import Work, resolved
 
 __all__ = ["train"]
 

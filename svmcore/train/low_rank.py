@@ -12,10 +12,12 @@ from svmcore.approximation import ExactBound, FeatureMap, Proof
 from svmcore.points import Points
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
-from svmcore.solvers import Outcome, Solver
+from svmcore.solvers import Outcome
 from svmcore.solvers.base import judged
 from svmcore.sources import FactorRows, Source
-from svmcore.train.training import Training, Work
+from svmcore.train.chains import Problem, Start
+from svmcore.train.trained import Training
+from svmcore.train.training import Fitted, Work
 
 __all__ = ["LowRankWork"]
 
@@ -45,15 +47,9 @@ class LowRankWork(Work):
         assert isinstance(self.source, FactorRows)
         return self.source.take(self.rows(k)) if self.pairs else self.source
 
-    def _solve_one(self, k: int) -> None:
-        self._solve_from(k, self.program(k, self.source_of(k)), self.solver(k), None)
-
-    def _solve_from(self, k: int, qp: SignedQP, solver: Solver, before: Solution | None) -> None:
-        first = self._first(k, qp) if before is None else before.beta
-        solution = solver.solve(qp, first, self.control.monitor(k))
-        steps = 0 if before is None else before.n_iter
-        self.found[k] = qp, dataclasses.replace(solution, n_iter=solution.n_iter + steps)
-        self.coef[k, self.rows(k)] = qp.at_rows(solution.beta)
+    def problem(self, k: int) -> Problem[None]:
+        """Problem `k`, of which a claim is kept."""
+        return _Claim(self, k)
 
     def solve(self) -> None:
         """Solve all problems, prove them, and go on where a claim does not hold."""
@@ -64,9 +60,7 @@ class LowRankWork(Work):
             if not refuted or not share:
                 break
             for k in refuted:
-                qp, claimed = self.found[k]
-                solver = self.solver(k)
-                self._solve_from(k, qp, dataclasses.replace(solver, tol=share * solver.tol), claimed)
+                _Claim(self, k, share, self.found[k][1]).answer()
         self._conclude(proof)
 
     def _proved(self, k: int, proof: Proof) -> bool:
@@ -93,3 +87,21 @@ class LowRankWork(Work):
         vectors, coef = self.map.landmarks, self.landmark_coef / scale
         model = dataclasses.replace(training.model, support_vectors=vectors, coef=coef)
         return dataclasses.replace(training, model=model, doubts=None, bounds=self.bounds)
+
+
+class _Claim(Fitted):
+    """A problem on the factor, at a `share` of its tol, from the claim `before` if there was one."""
+
+    work: LowRankWork
+
+    def __init__(self, work: LowRankWork, k: int, share: float = 1.0, before: Solution | None = None) -> None:
+        super().__init__(work, k)
+        self.before, self.solver = before, dataclasses.replace(self.solver, tol=share * self.solver.tol)
+
+    def start(self, qp: SignedQP, before: None) -> Start:
+        return super().start(qp, before) if self.before is None else Start(self.before.beta)
+
+    def keep(self, qp: SignedQP, solution: Solution) -> None:
+        work, k, steps = self.work, self.k, 0 if self.before is None else self.before.n_iter
+        work.found[k] = qp, dataclasses.replace(solution, n_iter=solution.n_iter + steps)
+        work.coef[k, work.rows(k)] = qp.at_rows(solution.beta)

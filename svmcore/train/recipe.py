@@ -10,6 +10,7 @@ from svmcore.points import Floats
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import FactorRows
 from svmcore.tasks import SVC, Task
+from svmcore.train.plan import served_kernel
 
 __all__ = ["Recipe"]
 
@@ -69,5 +70,5 @@ class Recipe:
 
     @property
     def served(self) -> Kernel:
-        """The kernel that K is of: centred where all sums are 0, so that it is the same program."""
-        return self.kernel.centred() if self.task.can_centre else self.kernel
+        """The kernel that K is of."""
+        return served_kernel(self.kernel, self.task)
