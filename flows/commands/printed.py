@@ -53,7 +53,14 @@ def _run_lines(record: dict[str, Any]) -> list[str]:
     return [
         f"{record['status']}: {', '.join(scored)}",
         f"{gaps} (worst of {len(record['per_class'])}); {support}",
+        *_exact_lines(record),
     ]
+
+
+def _exact_lines(record: dict[str, Any]) -> list[str]:
+    if "exact_gap" not in record:
+        return []
+    return [f"of the kernel itself, whose optimum is bounded too: relative gap {number(record['exact_gap'], '.1e')}"]
 
 
 def verdict(report: dict[str, Any]) -> str:

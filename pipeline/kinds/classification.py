@@ -16,6 +16,7 @@ from svmcore.tasks.base import Answers
 __all__ = ["Classification"]
 
 SHOWN_LABELS = 20
+BLOCK = 4096  # rows at once
 MOST_ERRORS = 25  # listed in a report, the worst first
 LEAST_POINTS = 24  # of a class's curve, if there are very many
 
@@ -113,15 +114,22 @@ class Classification(Kind):
         self, targets: NDArray[Any], decision: NDArray[Any], doubts: NDArray[Any], counts: NDArray[Any]
     ) -> dict[str, float]:
         """The share of rows whose label hangs on less than its doubt: they may have fallen on either side."""
-        near = (np.abs(decision) <= doubts).any(axis=1)
-        if decision.shape[1] > 1:
-            top = np.sort(decision, axis=1)[:, -2:]
-            near |= top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1)
+        blocks = (slice(start, start + BLOCK) for start in range(0, len(decision), BLOCK))
+        near = np.concatenate([_hangs(decision[rows], doubts[rows]) for rows in blocks])
         return {"accuracy": float(counts[near].sum()) / float(counts.sum())}
 
     def tally(self, url: str, text: bool, classes: Sequence[Any], scheme: str) -> Tally:
         """Accuracy of the rows whose label the training data has, and the labels that it has not."""
         return _Hits(text, classes, scheme)
+
+
+def _hangs(decision: NDArray[Any], doubts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether the label of each row (n,) hangs on less than its doubt."""
+    near = (np.abs(decision) <= doubts).any(axis=1)
+    if decision.shape[1] > 1:
+        top = np.sort(decision, axis=1)[:, -2:]
+        near |= top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1)
+    return np.asarray(near)
 
 
 def _curves(classes: Sequence[Any], codes: Any, decision: Any, counts: Any) -> list[dict[str, Any]]:

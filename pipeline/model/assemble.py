@@ -13,6 +13,7 @@ from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import ProblemResult, coefficients
 from pipeline.kinds.labels import label_array
 from pipeline.model import metrics
+from pipeline.model.low_rank import landmark_model
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 
@@ -22,13 +23,18 @@ __all__ = ["assemble", "class_entries", "evaluation_of"]
 def assemble(
     dataset: Any, kernel: dict[str, Any], tasks: Sequence[ProblemTask], results: Sequence[ProblemResult]
 ) -> tuple[Model, Any]:
-    """One model over the union of the problems' support vectors; returns it with their merged rows (m,)."""
+    """One model over the union of the problems' support vectors, or over landmarks.
+
+    Returns it with the merged rows (m,) of the support vectors.
+    """
     union = np.unique(np.concatenate([result.rows for result in results]))
     coef = np.array([coefficients(result, union) for result in results])
     bias = np.array([result.bias / result.scale for result in results])
     classes = label_array(dataset.classes if dataset.kind.answers == "labels" else [])
-    first = tasks[0]
-    parts = dataset.X()[union], coef, bias, classes, first.multiclass, first.built.name
+    first, vectors = tasks[0], None
+    if first.approximation is not None:
+        vectors, coef = landmark_model(dataset, kernel, first, results)
+    parts = dataset.X()[union] if vectors is None else vectors, coef, bias, classes, first.multiclass, first.built.name
     return Model(Kernel.create(kernel), *parts), union
 
 

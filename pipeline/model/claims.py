@@ -15,7 +15,7 @@ the solver worked in excuses nothing.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from svmcore.solvers import Solver
 from svmcore.sources.base import matvec_and_sizes
 from svmcore.tasks import SVC, Answer, Task
 
-__all__ = ["Difference", "Found", "differences_of"]
+__all__ = ["Difference", "Found", "differences_of", "variables_of"]
 
 FEASIBLE = 1e-12  # of the sum of the coefficients' sizes
 EPS = float(np.finfo(np.float64).eps)
@@ -162,6 +162,18 @@ def _number(claim: dict[str, Any], key: str) -> float:
     """A stated number; models of an older format state no uncertainty, and infinite ones are None."""
     value = claim.get(key)
     return float(value) if value is not None else 0.0 if key not in claim else math.inf
+
+
+def variables_of(qp: SignedQP, beta: Floats, doubled: Sequence[Sequence[float]]) -> Floats:
+    """Variables (m,) of a solution from those of its coefficients, rounded as these are.
+
+    `doubled` are rows, with amounts, whose two variables were both not 0.
+    """
+    amounts = np.zeros(qp.source.n)
+    for row, amount in doubled:
+        amounts[int(row)] = amount
+    both = qp.at_variables(amounts)
+    return qp.snapped(beta + np.where(qp.hi > 0, both, -both) if len(doubled) else beta)
 
 
 def differences_of(claim: dict[str, Any], bias: float, found: Found) -> list[Difference]:

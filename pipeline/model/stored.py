@@ -53,6 +53,8 @@ class StoredModel:
         The model's folder.
     summary
         What its training rows were like; None of a model from elsewhere.
+    alpha
+        (k, m) coefficients of the rows `support`, where the model is one over landmarks; else None: they are its own.
     """
 
     model: Model
@@ -62,6 +64,7 @@ class StoredModel:
     support: Any
     path: str
     summary: Summary | None = None
+    alpha: Any = None
 
     @property
     def classes(self) -> list[Any]:
@@ -124,8 +127,11 @@ def save_model(
     metadata: Mapping[str, Any],
     schema: Schema | None = None,
     summary: Summary | None = None,
+    alpha: Any = None,
 ) -> dict[str, Any]:
     """Write a model as a zarr group and its manifest; returns the manifest. Without a schema, rows are taken as read.
+
+    `alpha` (k, len(support)) are the coefficients of the training rows, of a model over landmarks.
 
     Chunks are raw with a crc32c, so that equal models are equal bytes.
     """
@@ -134,6 +140,7 @@ def save_model(
     group = zarr.create_group(str(path), zarr_format=3, overwrite=False)
     arrays = {"coef": model.coef, "bias": model.bias, "support": np.asarray(support, np.int64)}
     arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    arrays |= {} if alpha is None else {"alpha": alpha}
     schema = schema or Schema(len(scaling.factor))
     arrays |= schema.arrays()
     arrays |= _rows_as_arrays(model.support_vectors)
@@ -230,7 +237,8 @@ def _opened(folder: Path) -> StoredModel:
     schema = _schema(read, group, metadata, len(scaling.factor))
     summary = _summary(read, group, metadata)
     _check_shapes(model, scaling, schema, summary)
-    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder), summary)
+    alpha = read("alpha") if "alpha" in group else None
+    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder), summary, alpha)
 
 
 def _summary(read: Any, group: Any, metadata: Mapping[str, Any]) -> Summary | None:

@@ -22,6 +22,7 @@ from pipeline.report.templates import template
 from pipeline.report.tiles import tiles_of
 from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
+from pipeline.storage.manifest import MANIFEST, renew
 
 __all__ = ["render", "rewrite_report", "write_report"]
 
@@ -63,8 +64,11 @@ def rewrite_report(run: str | Path) -> str:
     if (folder / "model.zarr").exists():
         check_model(model_folder(folder))
     page, address = write_report(folder), address_of(folder)
+    renew(folder, page.name)
     if is_url(address):
-        Bucket(address).put(page.name, page)
+        for name in (page.name, MANIFEST):
+            if (folder / name).is_file():  # runs of an older version have no manifest
+                Bucket(address).put(name, folder / name)
     return f"{address}/{page.name}"
 
 
@@ -101,6 +105,7 @@ def _context(run: RunRecord) -> dict[str, Any]:
         },
         "worst_gap": max(gaps, default=None),
         "batch_gap": tables.gap_cell(batch.worst_gap, run.tol) if batch and batch.worst_gap is not None else None,
+        "exact_gap": quantities.finite(run.metrics.get("exact_gap")),
         "confusion": _confusion(run),
         "threshold": _threshold(run),
         "where": run.where,

@@ -17,6 +17,7 @@ from pipeline.answers.solve import finished, solve_chains
 from pipeline.compute.workers import InlineWorkers, Workers
 from pipeline.config.schema import Experiment
 from pipeline.kernel.columns import columns_for
+from pipeline.kernel.factor import compute_factor
 from pipeline.kernel.gram import Gram, compute_grams, open_gram
 from pipeline.kernel.shards import open_shards
 from pipeline.layout.parts import Ingested, Part, Waiting, bundles, parts_of
@@ -25,6 +26,7 @@ from pipeline.rows import dataset as datasets
 from pipeline.running.session import Session
 from pipeline.running.steps import silently
 from pipeline.storage.cache import claim, discard
+from svmcore.approximation import Approximation
 from svmcore.errors import InputError
 from svmcore.sources import Source
 
@@ -61,8 +63,10 @@ class Counts:
 # --- layout ---------------------------------------------------------------------------------------------------------
 def lay_out(session: Session) -> Batch:
     """Read the data of every point and name every kernel and problem; computes neither."""
-    if session.exp.plan == "auto" and session.exp.cluster.remote and not session.store.is_shared:
-        session.exp = session.exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
+    exp = session.exp
+    exact = exp.plan == "auto" and exp.approximation is None
+    if exact and exp.cluster.remote and not session.store.is_shared:
+        session.exp = exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
@@ -235,6 +239,9 @@ class _Ahead:
             return [None] * len(bundle)
         dataset = datasets.open_dataset(first.data.path)
         kernels = [part.group.kernel for part, _ in bundle]
+        if first.plan.approximation is not None:
+            about = first.group.kernel, Approximation.create(first.plan.approximation), first.plan.dtype
+            return [compute_factor(dataset, *about, self.session.root, self.session.workers, self._tell)]
         workers = _workers_for(self.session, [str(part.plan.gram) for part, _ in bundle])
         return [*compute_grams(dataset, kernels, first.plan.dtype, self.session.root, workers, self._tell)]
 

@@ -28,7 +28,7 @@ from pipeline.running.score import Trained
 from pipeline.running.session import Session
 from pipeline.running.sweep import scored_on
 from pipeline.storage.files import sha256_of_json, write_json
-from pipeline.storage.runs import run_id
+from pipeline.storage.runs import run_id, seal_run
 from svmcore.errors import InputError
 
 __all__ = ["publish"]
@@ -66,6 +66,7 @@ def publish(
         if trained is not None:
             card = model_card(record, open_dataset(data.path).schema)
             (session.folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+        seal_run(session.folder)
         if session.store.publish(session.folder, key):
             break
     if session.exp.promote and (record["gate"] is None or record["gate"]["passed"]):
@@ -107,6 +108,7 @@ def _record(
         "n_support": trained.n_support if trained else None,
         "relative_gap": metrics.worst([one["relative_gap"] for one in every]),
         "kkt_gap": metrics.worst([one["kkt_gap"] for one in every]),
+        **_exact(per_class),
         "seconds": session.clock.seconds(),
         "peak_memory_bytes": peak_memory_bytes(),
         "per_class": per_class,
@@ -120,6 +122,12 @@ def _record(
     record["provenance"] = origin(session.exp, dataset) | circumstances()
     record["drift"] = _drift(session, dataset)
     return record | {"gate": judged(session.exp, session.strict, record, session.store)}
+
+
+def _exact(per_class: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """Of an approximation: how far apart its bounds of the exact optimum are, as a share of the larger one."""
+    gaps = [one["exact"]["relative_gap"] for one in per_class if "exact" in one]
+    return {"exact_gap": metrics.worst(gaps)} if gaps else {}
 
 
 def _scored(session: Session, trained: Trained | None) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import doubled, read_answers
+from pipeline.answers.result import coefficients, doubled, read_answers
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
 from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
-from pipeline.model import decisions
+from pipeline.model import decisions, low_rank
 from pipeline.model.drift import Summary
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
@@ -70,9 +70,14 @@ def score(session: Session, batch: Batch) -> Trained:
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
         results, decision = read_answers(tasks)
-        labels = _labels(tasks, dataset)
+        labels, bounds = _labels(tasks, dataset), []
+        if part.plan.approximation is not None:
+            judged = low_rank.proved(dataset, kernel, tasks, results)
+            results, decision, bounds = judged.results, judged.decision, judged.bounds
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
+        for entry, bound in zip(per_class, bounds, strict=False):
+            entry["exact"] = dataclasses.asdict(bound)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
         tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
@@ -87,7 +92,8 @@ def score(session: Session, batch: Batch) -> Trained:
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
-        parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset)
+        alpha = np.array([coefficients(result, support) for result in results]) if bounds else None
+        parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset), alpha
         save_model(session.folder / "model.zarr", *parts)
     return trained
 

@@ -114,7 +114,7 @@ def test_run__goes_on_while_workers_are_killed(hosts, batch, tmp_path):  # noqa:
     def kill(process):
         import psutil
 
-        while not list(hosts[3].glob("cache/**/live/*")) and not over.wait(0.05):
+        while not list(hosts[3].glob("cache/marginflow/*/live/*")) and not over.wait(0.05):
             pass
         while not over.wait(0.5 if not killed else 3.0):
             with contextlib.suppress(psutil.Error, IndexError):
