@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.sections import Data
-from pipeline.model.drift import Sample, drift_of
 from pipeline.model.stored import StoredModel, load_model
+from pipeline.rows.drift import Sample, drift_of
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
@@ -79,7 +79,7 @@ def predict_to_file(
         and `decision`, and `ids` where the rows have the column of data.id. Of classes: `accuracy` (of the rows with a
         label of the training data; None without any), `n_unknown` rows with another label, which `unknown_labels`
         lists, `classes`. Of values: `r2`, `mae`, `rmse`, `max_error`. Of novelty: `rejected`, `roc_auc`. With `drift`
-        how far the rows are from those of training, see `pipeline.model.drift.drift_of`.
+        how far the rows are from those of training, see `pipeline.rows.drift.drift_of`.
     """
     writer = _writer(output)
     stored = load_model(path)

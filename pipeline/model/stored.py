@@ -14,8 +14,8 @@ import numpy as np
 
 from pipeline.kinds import Kind, kind_of
 from pipeline.kinds.labels import label_array
-from pipeline.model.drift import Summary
 from pipeline.model.parts import FORMAT, check_model, mark_as_own, model_folder, write_model_manifest
+from pipeline.rows.drift import Summary
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema

@@ -178,13 +178,14 @@ def _said(value: Any) -> Cell:
 
 
 def moved(drift: dict[str, Any] | None) -> Table | None:
-    """The features that differ most from those that the champion was trained on."""
-    if not drift or not drift["features"]:
+    """The features that have shifted since the champion was trained."""
+    shifted = [one for one in (drift or {}).get("features", []) if one["shifted"]]
+    if not shifted:
         return None
     names = ("feature", "median then", "median now", "stability index", "p-value")
     rows = [
         [Cell(one["name"]), *map(_number, one["median"]), _number(one["psi"], 2), _number(one["p_value"], 2)]
-        for one in drift["features"]
+        for one in shifted
     ]
     return table([*map(Column, names)], rows)
 

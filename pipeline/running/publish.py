@@ -12,7 +12,6 @@ from pipeline.config.schema import Experiment
 from pipeline.config.sections import Gate
 from pipeline.layout.parts import Ingested
 from pipeline.model import metrics
-from pipeline.model.drift import Summary, drift_of
 from pipeline.model.leaderboard import Entry
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.registry.aliases import current, promote
@@ -21,6 +20,7 @@ from pipeline.registry.gate import judged
 from pipeline.report.card import model_card
 from pipeline.report.page import write_report
 from pipeline.rows.dataset import Dataset, open_dataset
+from pipeline.rows.drift import Summary, drift_of
 from pipeline.running.batch import Batch, Counts
 from pipeline.running.clock import peak_memory_bytes
 from pipeline.running.provenance import circumstances, origin

@@ -15,9 +15,9 @@ from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Ingested, Part
 from pipeline.model import assemble as scoring
 from pipeline.model import decisions
-from pipeline.model.drift import Summary
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
+from pipeline.rows.drift import Summary
 from pipeline.running.batch import Batch
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session

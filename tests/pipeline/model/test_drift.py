@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from flows.cli import main
 from pipeline import load_model, run
-from pipeline.model.drift import Sample, drift_of, mmd_test, stability
+from pipeline.rows.drift import Sample, drift_of, mmd_test, stability
 from svmcore.kernels import Kernel
 
 RBF = Kernel.create({"name": "rbf", "gamma": 0.2})
