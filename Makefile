@@ -40,18 +40,20 @@ test-full: lint
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,full]"
 	$(BIN)/pytest
 
-# Wheel and sdist in dist/, checked, and the wheel tried where nothing else is installed.
+# Wheel and sdist in dist/, checked, the wheel tried where nothing else is installed, and a list of all that it brings (SBOM).
 package: export PYTHONPATH =
 package:
-	rm -rf dist build .venv-package
+	rm -rf dist build .venv-build .venv-package
+	$(PYTHON) -m venv .venv-build
+	.venv-build/bin/python -m pip install --quiet build twine cyclonedx-bom
+	.venv-build/bin/python -m build
+	.venv-build/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv .venv-package
-	.venv-package/bin/python -m pip install --quiet build twine
-	.venv-package/bin/python -m build
-	.venv-package/bin/python -m twine check --strict dist/*
-	rm -rf .venv-package && $(PYTHON) -m venv .venv-package
 	.venv-package/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
 	.venv-package/bin/python tests/try_wheel.py .venv-package
-	rm -rf .venv-package
+	.venv-build/bin/cyclonedx-py environment .venv-package/bin/python --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/marginflow.cdx.json
+	rm -rf .venv-build .venv-package
 
 # Plants faults in the core, one at a time, and lists those that no test notices: an hour. MODULE=qp MINUTES=10 cut it.
 mutants: setup
@@ -59,6 +61,6 @@ mutants: setup
 	$(BIN)/python -m tests.mutants $(if $(MODULE),--module "$(MODULE)") $(if $(MINUTES),--minutes $(MINUTES))
 
 clean:
-	rm -rf $(VENV) .venv-package site dist build .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-build .venv-package site dist build .mypy_cache .pytest_cache .ruff_cache
 
 -include benchmarks/bench.mk

@@ -36,6 +36,10 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--cases", type=_names, default=(), help="suites or cases, comma separated; all")
             command.add_argument("--tol", type=float, default=1e-3, help="m - M that every solver stops at")
             command.add_argument("--resume", action="store_true", help="go on with the last run's unfinished cases")
+    linear = commands.add_parser("linear", help="linear machines of many rows against LIBLINEAR")
+    linear.add_argument("--only", type=_names, default=(), help="cases, comma separated; all")
+    linear.add_argument("--rows", type=int, help="so many rows in place of the case's, for a quick trial")
+    linear.add_argument("--results", type=Path, help="folder of the JSON lines")
     report = commands.add_parser("report", help="write docs/performance.md and its figures")
     report.add_argument("--results", type=Path, default=results.DEFAULT)
     report.add_argument("--docs", type=Path, default=DOCS)
@@ -82,6 +86,14 @@ def _beside(arguments: argparse.Namespace) -> None:
         suite.show(case, records)
 
 
+def _linear(arguments: argparse.Namespace) -> None:
+    from benchmarks.suites import linear
+
+    name = time.strftime("%Y-%m-%dT%H:%M:%S")
+    for case, records in linear.run(arguments.only, arguments.rows).items():
+        results.Results(arguments.results, "linear", name).append(case, records)
+
+
 def _report(arguments: argparse.Namespace) -> None:
     from benchmarks.page import report
 
@@ -101,7 +113,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if getattr(arguments, "results", "") is None:
         arguments.results = results.TRIALS if arguments.rows else results.DEFAULT
     beside = dict.fromkeys(BESIDE, _beside)
-    {"run": _run, "batch": _batch, "report": _report, "list": _list, **beside}[arguments.command](arguments)
+    named = {"run": _run, "batch": _batch, "linear": _linear, "report": _report, "list": _list, **beside}
+    named[arguments.command](arguments)
 
 
 if __name__ == "__main__":

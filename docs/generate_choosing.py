@@ -39,7 +39,8 @@ PURPOSE = {
     "smo-mvp": "reading; small problems to a tight tol, where it needs no working sets",
     "smo-platt": "reading Platt's sweeps; close to `smo-mvp` in speed",
     "smo-simplified": "teaching: ends where random pairs stop helping, which need not be the optimum",
-    "dual-ascent": "the book's program (bias inside the norm): one line of algebra a step, no pairs",
+    "dual-ascent": "the book's program (bias inside the norm), one line of algebra a step; many rows of a linear "
+    "kernel of many features, or of an approximation, where it takes a free bias too",
     "primal-newton": "the squared hinge to rounding error in a few steps, up to about 10,000 rows",
     "perceptron": "seeing what a margin adds: any hyperplane without mistakes will do",
     "gd": "the simplest linear SVM, with a bound of the error at every step",

@@ -15,7 +15,9 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Failed
 
 from flows.server import end_with_service
+from flows.tracking import check_tracker, log_run
 from flows.witness import Witness, described, refusal
+from pipeline.compute.progress import silent
 from pipeline.config.load import load_experiment
 from pipeline.config.redact import check_parameters
 from pipeline.running.run import execute
@@ -25,12 +27,29 @@ __all__ = ["marginflow"]
 
 
 @flow(name="marginflow", persist_result=False, validate_parameters=False)
-def marginflow(config: Any, overrides: Any = (), store: str | None = None) -> Any:
-    """Train what a config declares and publish it; returns the metrics, or a failed state where its gate says no."""
-    return _train(config, overrides, store)
+def marginflow(
+    config: str | dict[str, Any],
+    overrides: list[str] | None = None,
+    store: str | None = None,
+    log_to: str | None = None,
+) -> Any:
+    """Train what a config declares and publish it; returns the metrics, or a failed state where its gate says no.
+
+    Parameters
+    ----------
+    config
+        Path of a YAML file, or what it would declare.
+    overrides
+        Texts KEY=VALUE that win over it.
+    store
+        Folder or s3:// URL of the runs; default the config's.
+    log_to
+        "mlflow", to log the run there too.
+    """
+    return _train(config, overrides or (), store, log_to)
 
 
-def _train(config: Any, overrides: Any, store: str | None) -> Any:
+def _train(config: Any, overrides: Any, store: str | None, log_to: str | None = None) -> Any:
     """Body of the flow; apart from it, because a scheduler pickles a flow with all that it names."""
     _hush()
     end_with_service()
@@ -38,8 +57,11 @@ def _train(config: Any, overrides: Any, store: str | None) -> Any:
         with Witness({}, flow_run=flow_run.id) as witness:
             check_parameters(config, tuple(overrides))
             exp = load_experiment(config, tuple(overrides))
-            record = execute(exp, check_inputs(exp, store), tell=witness.tell)
+            check_tracker(log_to)
+            record = execute(exp, check_inputs(exp, store), witness.watching(silent), witness.tell)
             witness.published(record)
+            if log_to:
+                log_run(record)
     except (KeyboardInterrupt, SystemExit, TerminationSignal) as error:  # Prefect would take it for a crash
         return Cancelled(message=f"{described(error)[1]}, the next run goes on from there")
     except Exception as error:  # nobody else tells it in one line

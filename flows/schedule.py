@@ -19,7 +19,13 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(
-    config: str, name: str, cron: str, overrides: Sequence[str], store: str | None, tell: Callable[[str], None]
+    config: str,
+    name: str,
+    cron: str,
+    overrides: Sequence[str],
+    store: str | None,
+    tell: Callable[[str], None],
+    log_to: str | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM; runs that would overlap wait. Returns the number of the signal.
 
@@ -31,6 +37,7 @@ def serve(
         If `cron` is no cron expression.
     """
     parameters: dict[str, Any] = {"config": str(Path(config).absolute()), "overrides": list(overrides)}
+    parameters["log_to"] = log_to
     parameters["store"] = store if store is None or "://" in store else str(Path(store).absolute())
     announce_service()
     with kept_server() as server:

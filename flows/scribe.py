@@ -165,6 +165,7 @@ class _Page:
         self.ours = True
         self.stages: dict[str, str] = {}
         self.n_artifacts = 0
+        self.bar: str | None = None
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell one event."""
@@ -186,7 +187,18 @@ class _Page:
         state = _state(event["state"], event["message"])
         self.client.set_task_run_state(uuid.UUID(self.stages[name]), state, force=True)
 
+    def _progress(self, event: dict[str, Any]) -> None:
+        bar = {"data": event["percent"], "description": event["stage"]}
+        if self.bar is None:
+            body = bar | {"key": "progress", "type": "progress", "flow_run_id": self.flow_run}
+            self.bar = self._post("/artifacts/", body)["id"]
+        else:
+            self.client.request("PATCH", f"/artifacts/{self.bar}", json=bar)
+
     def _end(self, event: dict[str, Any]) -> None:
+        if "name" in event:
+            shown = {"name": event["name"], "tags": event["tags"]}
+            self.client.request("PATCH", f"/flow_runs/{self.flow_run}", json=shown)
         for artifact in event.get("artifacts", [])[self.n_artifacts :]:
             self._post("/artifacts/", artifact | {"flow_run_id": self.flow_run})
             self.n_artifacts += 1

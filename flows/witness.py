@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.server import start_seconds, user_server
+from pipeline.compute.progress import Progress
 from svmcore.errors import SVMError
 
 __all__ = ["CLOSE_SECONDS", "Witness", "described", "refusal"]
@@ -24,6 +25,7 @@ __all__ = ["CLOSE_SECONDS", "Witness", "described", "refusal"]
 CLOSE_SECONDS = 5.0  # for what Prefect has not been told when the run ends
 SLACK_SECONDS = 4.0  # for a request that is under way, and the end of the server
 CERTIFICATE = ("label", "status", "n_support", "n_iter", "primal", "dual", "relative_gap", "kkt_gap")
+PROGRESS_SECONDS = 2.0
 SCORES = ("mean_score", "std_score", "n_support", "status", "kkt_gap")
 
 
@@ -44,6 +46,8 @@ class Witness:
         self.lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self.artifacts: list[dict[str, Any]] = []
         self.refused = ""
+        self.page: dict[str, Any] = {}
+        self.told_progress = 0.0
         self.process: subprocess.Popen[bytes] | None = None
         try:
             self.process = _scribe()
@@ -67,14 +71,27 @@ class Witness:
         self.since = time.monotonic()
         self.lines.put({"event": "stage", "name": name, "state": state, "message": message})
 
+    def watching(self, progress: Progress) -> Progress:
+        """The same progress, of which Prefect's page has a bar too, a few seconds behind."""
+
+        def told(stage: str, done: int, total: int, **info: Any) -> None:
+            progress(stage, done, total, **info)
+            now = time.monotonic()
+            if total and (done == total or now - self.told_progress > PROGRESS_SECONDS):
+                self.told_progress = now
+                self.lines.put({"event": "progress", "stage": stage, "percent": round(100 * done / total, 1)})
+
+        return told
+
     def published(self, record: dict[str, Any]) -> None:
         """Remember what Prefect's pages show of a published run."""
         self.artifacts = _artifacts(record)
         self.refused = refusal(record)
+        self.page = {"name": _name(record), "tags": _tags(record)}
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         state, message = ("failed", self.refused) if self.refused and error is None else described(error)
-        self.lines.put({"event": "end", "state": state, "message": message, "artifacts": self.artifacts})
+        self.lines.put({"event": "end", "state": state, "message": message, "artifacts": self.artifacts, **self.page})
         self.lines.put(None)
         if self.process is None:
             return
@@ -157,6 +174,22 @@ def refusal(record: dict[str, Any]) -> str:
 
 
 # --- what Prefect's pages show of a run -----------------------------------------------------------------------------
+def _name(record: dict[str, Any]) -> str:
+    """A run in a few words: `digits C=10 accuracy=0.98`."""
+    config, best = record["config"], record.get("best")
+    tried = best["params"] if best else {key: config[key] for key in ("C", "nu", "epsilon") if key in config}
+    params = [f"{key}={value}" for key, value in tried.items() if not isinstance(value, dict)]
+    score = (record["scores"] or {}).get("test") or (record["scores"] or {}).get("train") or {}
+    scored = [f"{key}={value:.4g}" for key, value in score.items() if key == record["scored_by"] and value is not None]
+    return " ".join([config["name"], *params, *scored])
+
+
+def _tags(record: dict[str, Any]) -> list[str]:
+    """What runs are filtered by: the program, the experiment, the task, how it ended."""
+    gate = {None: [], True: ["gate-passed"], False: ["gate-failed"]}[(record.get("gate") or {}).get("passed")]
+    return ["marginflow", record["config"]["name"], record["task"], record["status"], *gate]
+
+
 def _artifacts(record: dict[str, Any]) -> list[dict[str, Any]]:
     """Leaderboard and certificates as tables, and a link to the report."""
     run = record["run"]

@@ -12,6 +12,7 @@ NumPy, Numba and SciPy, nothing else: no cluster, no storage, no configuration l
 (array([-0.25,  0.25,  0.  ,  0.  ,  0.  ]), -1.0, 'converged')
 """
 
+from svmcore.approximation import Approximation, ExactBound, Nystroem
 from svmcore.certificate import Certificate, certify
 from svmcore.errors import InputError, InvalidProblem, MemoryLimit, SVMError, UnknownPlugin, Unsupported
 from svmcore.kernels import (
@@ -31,6 +32,7 @@ from svmcore.monitor import Monitor, Progress
 from svmcore.points import Points
 from svmcore.points.identical import Merged, merge_rows
 from svmcore.qp import Bias, Groups, SignedQP
+from svmcore.runtime.memory import release as release_memory
 from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
@@ -41,11 +43,13 @@ __all__ = [
     "RBF",
     "SMO",
     "SVC",
+    "Approximation",
     "Bias",
     "CachedColumns",
     "Certificate",
     "ComputedColumns",
     "Conformal",
+    "ExactBound",
     "Groups",
     "Hinge",
     "InputError",
@@ -57,6 +61,7 @@ __all__ = [
     "Merged",
     "Model",
     "Monitor",
+    "Nystroem",
     "Points",
     "Polynomial",
     "Precomputed",
@@ -81,5 +86,6 @@ __all__ = [
     "certify",
     "classification",
     "merge_rows",
+    "release_memory",
     "targets",
 ]

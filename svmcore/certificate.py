@@ -107,13 +107,17 @@ def certify(qp: SignedQP, beta: Floats) -> Certificate:
 
 
 @one_blas_thread()
-def evaluate(qp: SignedQP, beta: Floats, resolution: float = 0.0) -> Evaluation:
+def evaluate(
+    qp: SignedQP, beta: Floats, resolution: float = 0.0, known: tuple[Floats, Floats] | None = None
+) -> Evaluation:
     """Certificate, outputs, scores and multipliers at `beta` (m,).
 
-    `resolution` is how large the error of a score may be that decides the gap; above it values are exact.
+    `resolution` is how large the error of a score may be that decides the gap; above it values are exact. Where the
+    outputs K beta (n,) are `known`, with bounds (n,) of their errors, nothing is computed from the columns.
     """
     beta = np.asarray(beta, dtype=np.float64)
-    outputs = _Outputs(qp, beta)
+    known = known or qp.source.direct_outputs(qp.at_rows(beta))
+    outputs = _Outputs(qp, beta) if known is None else _Known(qp, beta, *known)
     outputs.sharpen(resolution)
     outputs.doubt_sums()
     score = outputs.scores
@@ -189,9 +193,10 @@ class _Outputs:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
         if self._direct:
             return
+        if not self._is_coarse(self._resolution(resolution)):
+            return
         if self.exact is None:
-            if self._is_coarse(self._resolution(resolution)):
-                self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
+            self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
             return
         coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
         columns = functools.cache(lambda: self.exact.columns(self.support))
@@ -274,6 +279,20 @@ class _Outputs:
         losses = float(slope @ np.abs(residual))
         sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
         return norm2 + _weighted(slope, error) + sums, int(self.exact_rows.sum())
+
+
+class _Known(_Outputs):
+    """Outputs (n,) that somebody has computed, with bounds (n,) of their errors."""
+
+    def __init__(self, qp: SignedQP, beta: Floats, values: Floats, errors: Floats) -> None:
+        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
+        self.length = float(np.abs(self.coef).sum())
+        self.exact_rows = np.ones(qp.source.n, dtype=bool)
+        self.values = values + qp.shift * self.coef.sum() if qp.shift else values
+        self.errors = errors + EPS * abs(qp.shift) * self.length
+
+    def sharpen(self, resolution: float) -> None:
+        """They are what they are."""
 
 
 def _weighted(weights: Floats, errors: Floats) -> float:

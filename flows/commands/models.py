@@ -8,7 +8,7 @@ import typer
 
 from flows.commands.app import FAILED, Json, ModelPath, app
 from flows.commands.printed import put, tell, verdict
-from flows.commands.words import scores_text
+from flows.commands.words import drift_lines, scores_text
 
 __all__ = ["export", "predict", "report", "sign", "verify"]
 
@@ -21,16 +21,24 @@ def predict(
     ignore_extra: Annotated[
         bool, typer.Option("--ignore-extra", help="Leave out columns that the training data did not have.")
     ] = False,
+    drift: Annotated[
+        bool, typer.Option("--drift", help="Say whether the rows are like those of training: features, and as a whole.")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Labels and decision values of a source, or values."""
+    """Labels and decision values of a source, or values.
+
+    Example: marginflow predict runs/digits@champion new.csv --output labels.csv --drift
+    """
     from pipeline.model.predict import predict_to_file
 
-    record = predict_to_file(model, source, output if output or json_ else "-", ignore_extra=ignore_extra)
+    record = predict_to_file(model, source, output if output or json_ else "-", ignore_extra=ignore_extra, drift=drift)
     if json_:
         put(record, True, str)
     else:
         tell(", ".join([f"{record['n']:,} rows", *scores_text(record)]))
+        for line in drift_lines(record.get("drift")):
+            tell(line)
     if record.get("unknown_labels"):
         shown = ", ".join(map(repr, record["unknown_labels"][:10]))
         tell(f"{record['n_unknown']:,} rows with labels that the training data has not ({shown}) are left out of it")

@@ -53,7 +53,14 @@ def _run_lines(record: dict[str, Any]) -> list[str]:
     return [
         f"{record['status']}: {', '.join(scored)}",
         f"{gaps} (worst of {len(record['per_class'])}); {support}",
+        *_exact_lines(record),
     ]
+
+
+def _exact_lines(record: dict[str, Any]) -> list[str]:
+    if "exact_gap" not in record:
+        return []
+    return [f"of the kernel itself, whose optimum is bounded too: relative gap {number(record['exact_gap'], '.1e')}"]
 
 
 def verdict(report: dict[str, Any]) -> str:
@@ -92,11 +99,21 @@ def comparison(found: dict[str, Any]) -> str:
         lines += [part, *(_pair(key, values) for key, values in found[part].items())]
     for entry in found["per_class"]:
         lines += [f"class {entry['label']}", *(_pair(key, entry[key]) for key in entry if key != "label")]
-    test = found["mcnemar"]
+    return "\n".join([*lines, _paired(found["paired"])])
+
+
+def _paired(test: dict[str, Any] | None) -> str:
     if test is None:
-        return "\n".join([*lines, "not tested on the same rows: McNemar's test has nothing to say"])
-    alone = f"rows that one alone has right: a {test['only_a']:,}, b {test['only_b']:,}"
-    return "\n".join([*lines, f"McNemar's exact test: p = {test['p_value']:.3g} ({alone})"])
+        return "not tested on the same rows: no paired test"
+    name, what = _TESTS[test["test"]]
+    a, b = (value for key, value in test.items() if key not in ("test", "p_value"))
+    return f"{name}: p = {test['p_value']:.3g} ({what}: a {a:,}, b {b:,})"
+
+
+_TESTS = {
+    "mcnemar": ("McNemar's exact test", "rows that one alone has right"),
+    "wilcoxon": ("Wilcoxon's signed-rank test of the errors", "rows on which one is closer"),
+}
 
 
 def _pair(key: str, values: list[Any]) -> str:

@@ -9,6 +9,10 @@ from flows.commands.printed import plan_text, put, summary, tell
 
 __all__ = ["plan", "run", "schedule", "warm"]
 
+LogTo = Annotated[
+    str | None, typer.Option("--log-to", metavar="mlflow", help="Log it there too; MLFLOW_TRACKING_URI says where.")
+]
+
 
 @app.command()
 def run(
@@ -22,12 +26,17 @@ def run(
     prove: Annotated[
         float, typer.Option("--prove", metavar="SHARE", help="Solve on until this share of the test labels is proved.")
     ] = 0.0,
+    log_to: LogTo = None,
     performance_report: Annotated[
         bool, typer.Option("--performance-report", help="Keep Dask's report of the workers' time with the run.")
     ] = False,
 ) -> None:
-    """Train all that the config declares, and publish it with its certificates; exit 3 if its gate says no."""
+    """Train all that the config declares, and publish it with its certificates; exit 3 if its gate says no.
+
+    Example: marginflow run digits.yaml --set C=10 --set kernel.gamma=0.02 --strict
+    """
     from flows.console import progress_display
+    from flows.tracking import check_tracker, log_run
     from flows.witness import Witness
     from pipeline.compute.dashboard import check_reportable
     from pipeline.config.load import load_experiment
@@ -40,6 +49,7 @@ def run(
 
     set_ = [*set_, f"prove={prove}"] if prove else set_
     exp = load_experiment(config, set_)
+    check_tracker(log_to)
     if dry_run:
         put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)
         return
@@ -52,9 +62,11 @@ def run(
         else:
             shown = {"config": config, "overrides": [redacted_override(text) for text in set_]}
             with Witness(shown | {"store": store and redacted_text(store)}) as witness:
-                record = execute(exp, opened, progress, witness.tell, clock, strict, dask)
+                record = execute(exp, opened, witness.watching(progress), witness.tell, clock, strict, dask)
                 witness.published(record)
     put(record, json_, summary)
+    if log_to:
+        tell(f"logged to {log_to}: run {log_run(record)}")
     if record["gate"] and not record["gate"]["passed"]:
         tell(f"not promoted: {described(record['gate'])}")
         raise typer.Exit(NOT_PROMOTED)
@@ -68,7 +80,10 @@ def plan(
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Plan for so many workers.")] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Open what the config of somebody's run names.")] = False,
 ) -> None:
-    """Bytes and seconds, before any work."""
+    """Bytes and seconds, before any work.
+
+    Example: marginflow plan digits.yaml --set data.rows=1000
+    """
     from pipeline.config.load import load_experiment
     from pipeline.model.parts import check_own_config
     from pipeline.running.clock import Clock
@@ -85,9 +100,14 @@ def schedule(
     cron: Annotated[str, typer.Option("--cron", metavar="EXPR", help='Such as "0 2 * * *", in local time.')],
     set_: Set = [],  # noqa: B006
     store: StoreUrl = None,
+    log_to: LogTo = None,
 ) -> None:
-    """Serve the config as a Prefect deployment that runs on a schedule, one run at a time."""
+    """Serve the config as a Prefect deployment that runs on a schedule, one run at a time.
+
+    Example: marginflow schedule digits.yaml --cron "0 3 * * *" --log-to mlflow
+    """
     from flows.schedule import serve
+    from flows.tracking import check_tracker
     from pipeline.config.load import load_experiment
     from pipeline.config.redact import check_parameters
     from pipeline.running.session import check_inputs
@@ -95,7 +115,8 @@ def schedule(
     check_parameters(config, set_)
     exp = load_experiment(config, set_)
     check_inputs(exp, store)
-    raise SystemExit(128 + serve(config, exp.name, cron, set_, store, tell))
+    check_tracker(log_to)
+    raise SystemExit(128 + serve(config, exp.name, cron, set_, store, tell, log_to))
 
 
 @app.command()

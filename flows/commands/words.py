@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["number", "run_scores", "scores_text"]
+__all__ = ["drift_lines", "number", "run_scores", "scores_text"]
 
 
 def number(value: Any, style: str) -> str:
@@ -14,6 +14,20 @@ def run_scores(record: dict[str, Any]) -> list[str]:
     """Scores of a run in words: of test rows, where there are any, then those of training rows."""
     test, train = record["scores"]["test"] or {}, record["scores"]["train"]
     return scores_text(test | {f"training {name}": value for name, value in train.items()})
+
+
+def drift_lines(drift: dict[str, Any] | None) -> list[str]:
+    """How far rows are from those of training, the features that differ most first."""
+    if drift is None:
+        return []
+    verdict = "unlike" if drift["p_value"] < 0.01 else "like"
+    lines = [f"drift: the rows are {verdict} those of training (MMD test on the kernel, p = {drift['p_value']:.3g})"]
+    if drift["n_features"]:
+        lines.append(f"drift: {drift['shifted']} of {drift['n_features']} features shifted")
+    for feature in [one for one in drift["features"] if one["shifted"]][:10]:
+        before, now = feature["median"]
+        lines.append(f"  {feature['name']}: median {before:.4g} -> {now:.4g}, stability index {feature['psi']:.2f}")
+    return lines
 
 
 def scores_text(record: dict[str, Any]) -> list[str]:

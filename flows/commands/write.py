@@ -16,12 +16,16 @@ __all__ = ["config", "init", "schema"]
 @app.command()
 def init(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Your data: .csv, .parquet, or another source.")],
-    label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="Name or position of the label.")] = "-1",
+    label: Annotated[
+        str, typer.Option("--label", metavar="COLUMN", help="Name or position of the label; none: rows alone.")
+    ] = "-1",
     output: Annotated[
         str | None, typer.Option("--output", metavar="FILE", help="Default: NAME.yaml; -: print it.")
     ] = None,
 ) -> None:
     """Write a commented config from the data; `marginflow run` takes it as it is.
+
+    Classes, values (regression) or one class: the label says which.
 
     Example: marginflow init customers.csv --label churned
     """
@@ -29,7 +33,8 @@ def init(
     from pipeline.storage.files import create_atomic
     from svmcore.errors import InputError
 
-    name, text = first_config(file, int(label) if label.lstrip("-").isdigit() else label)
+    column = int(label) if label.lstrip("-").isdigit() else None if label == "none" else label
+    name, text = first_config(file, column)
     target = output or f"{name}.yaml"
     if target == "-":
         sys.stdout.write(text)

@@ -8,10 +8,11 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask, bounds, target_of, training_counts
 from svmcore.model.left_out import told_without
-from svmcore.model.probability import fit_sigmoid, held_out_decisions
+from svmcore.model.probability import fit_sigmoid
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
+from svmcore.train.chains import held_out_decisions
 
 __all__ = ["sigmoid_of"]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel.choose import served_kernel
 from pipeline.kernel.columns import computed_columns
+from pipeline.kernel.factor import open_factor
 from pipeline.kernel.gram import open_gram
 from pipeline.rows.dataset import open_dataset
 from pipeline.rows.folds import plain_folds, stratified_folds
@@ -25,8 +25,9 @@ from svmcore.errors import InvalidProblem
 from svmcore.kernels import Kernel
 from svmcore.model import Target
 from svmcore.qp import SignedQP
-from svmcore.sources import ResidentGram, Source
+from svmcore.sources import FactorRows, ResidentGram, Source
 from svmcore.tasks import Task
+from svmcore.train.plan import served_kernel
 
 __all__ = [
     "ProblemTask",
@@ -35,7 +36,7 @@ __all__ = [
     "fold_codes",
     "held_out_counts",
     "problem_of",
-    "resident_gram",
+    "stored_source",
     "target_of",
     "targets_of",
     "training_counts",
@@ -70,6 +71,8 @@ class ProblemTask:
         Fingerprint of the problem whose beta is the start.
     probability
         Whether a sigmoid is fitted to its decision values.
+    approximation
+        Spec of what stands for K: `gram` is its factor then.
     """
 
     root: str
@@ -87,12 +90,14 @@ class ProblemTask:
     fold: tuple[int, int, int] | None = None
     warm: str | None = None
     probability: bool = False
+    approximation: dict[str, Any] | None = None
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the answer depends on: everything but paths, and a time limit, which no finished answer met."""
         names = (field.name for field in dataclasses.fields(self))
-        facts = {name: getattr(self, name) for name in names if name not in ("root", "dataset", "gram")}
+        elsewhere = ("root", "dataset", "gram", *(("approximation",) if self.approximation is None else ()))
+        facts = {name: getattr(self, name) for name in names if name not in elsewhere}
         return facts | {"solver": {k: v for k, v in self.solver.items() if k != "time_limit"}}
 
     @functools.cached_property
@@ -118,9 +123,11 @@ class ProblemTask:
 _opening = threading.Lock()  # a cache alone lets threads that come at once each make the same
 
 
-def resident_gram(task: ProblemTask) -> ResidentGram:
-    """K on storage, mapped once per process: each mapping counts its pages as memory of its own."""
+def stored_source(task: ProblemTask) -> Source:
+    """K on storage, or its factor, mapped once per process: each mapping counts its pages as memory of its own."""
     with _opening:
+        if task.approximation is not None:
+            return _factor(str(task.gram))
         return _resident(str(task.gram), task.dataset, served_kernel(Kernel.create(task.kernel), task.built))
 
 
@@ -128,6 +135,11 @@ def resident_gram(task: ProblemTask) -> ResidentGram:
 def _resident(gram: str, dataset: str, kernel: Kernel) -> ResidentGram:
     K = open_gram(gram)
     return ResidentGram(K, computed_columns(dataset, kernel, K.dtype))
+
+
+@functools.lru_cache(maxsize=2)
+def _factor(folder: str) -> FactorRows:
+    return FactorRows(np.asarray(open_factor(folder)))
 
 
 # --- targets, copies and bounds --------------------------------------------------------------------------------------

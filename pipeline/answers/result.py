@@ -31,6 +31,7 @@ from svmcore.errors import InputError
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
+from svmcore.train.chains import Handover
 from svmcore.train.doubt import doubt
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "doubled",
     "find_result",
     "finite",
+    "judged_result",
     "part_of",
     "read_answer",
     "read_answers",
@@ -87,24 +89,43 @@ class ProblemResult:
     doubt: list[float | None] | None = None
     reused: bool = False
 
+    @property
+    def handover(self) -> Handover:
+        """What the next problem of its chain starts from."""
+        return Handover(self.support, self.rows, self.beta, self.residual)
+
 
 KIND = "answer"
 SMALL = 8 << 20  # bytes
 NPZ = "arrays.npz"
-ARRAYS = ("support", "rows", "beta", "residual")
+ARRAYS = Handover._fields
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
 def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> ProblemResult:
     """Keep an answer unless it was stopped; of a fold's decision values, those of the rows it holds out."""
+    record, arrays = _described(task, qp, solution)
+    kept = dict(arrays)
+    if task.fold is not None:
+        kept["decision"] = arrays["decision"][held_out_counts(task.dataset, task.fold) > 0]
+    if solution.status is not Status.STOPPED:
+        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(kept))
+    return _result(task.fingerprint, record, arrays)
+
+
+def judged_result(task: ProblemTask, qp: SignedQP, solution: Solution, seconds: float) -> tuple[ProblemResult, Floats]:
+    """An answer as somebody else has judged it, and its decision values (m,); nothing is stored."""
+    record, arrays = _described(task, qp, solution)
+    return _result(task.fingerprint, record | {"seconds": seconds}, arrays), arrays["decision"]
+
+
+def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Record and arrays of an answer."""
     counts = training_counts(task)
-    beta = np.asarray(solution.beta, np.float64)
-    support = np.flatnonzero(beta)
-    bounded = support[(beta[support] >= qp.hi[support]) | (beta[support] <= qp.lo[support])]
-    rows, at_bound = qp.rows_of(support), np.unique(qp.rows_of(bounded))
+    left = Handover.of(qp, solution)
+    at_bound = left.rows[(left.beta >= qp.hi[left.support]) | (left.beta <= qp.lo[left.support])]
     answer = task.built.answer(qp, solution)
     decision = np.asarray((solution.decision + (answer.bias - solution.bias)) / answer.scale, np.float64)
-    history = [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)]
     record = {
         "machine": task.machine,
         "status": str(solution.status.value),
@@ -112,23 +133,17 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         "scale": float(answer.scale),
         "epsilon": answer.epsilon,
         "n_iter": int(solution.n_iter),
-        "n_support": int(counts[np.unique(rows)].sum()),
-        "n_bounded": int(counts[at_bound].sum()),
+        "n_support": int(counts[np.unique(left.rows)].sum()),
+        "n_bounded": int(counts[np.unique(at_bound)].sum()),
         "seconds": solution.history[-1].seconds if solution.history else 0.0,
         "norm2": float(solution.norm2),
         "slack": _slack(task, decision, answer.epsilon, counts),
         "certificate": _numbers(solution.certificate),
-        "history": history,
-        "sigmoid": sigmoid_of(task, qp, beta, decision, answer.scale),
+        "history": [[p.seconds, p.n_iter, float(p.kkt_gap)] for p in solution.history if math.isfinite(p.kkt_gap)],
+        "sigmoid": sigmoid_of(task, qp, solution.beta, decision, answer.scale),
         "doubt": [finite(value) for value in doubt(task.built, qp, solution)],
     }
-    if task.fold is not None:
-        decision = decision[held_out_counts(task.dataset, task.fold) > 0]
-    residual = solution.score + qp.ridge * beta
-    arrays = {"support": support, "rows": rows, "beta": beta[support], "residual": residual, "decision": decision}
-    if solution.status is not Status.STOPPED:
-        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(arrays))
-    return _result(task.fingerprint, record, arrays)
+    return record, left._asdict() | {"decision": decision}
 
 
 def _place(task: ProblemTask, status: str) -> Path:

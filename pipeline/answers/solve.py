@@ -7,28 +7,24 @@ Nothing here knows what a sweep or a run is.
 import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pipeline.answers import under_way
 from pipeline.answers.live import Line, Watch, watching
-from pipeline.answers.problem import ProblemTask, problem_of, resident_gram
+from pipeline.answers.problem import ProblemTask, problem_of, stored_source
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.cache import in_turn
 from pipeline.storage.leases import LeaseLost
 from svmcore.monitor import Monitor, Progress
-from svmcore.points import Floats
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import n_threads, one_blas_thread
-from svmcore.solution import Status
+from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
+from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
 from svmcore.sources import Source
-from svmcore.tasks import Task
+from svmcore.train.chains import NOWHERE, Problem, Start, answers
 
-__all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem", "start_of"]
+__all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem"]
 
 MANY, SHARES = 16, 16  # chains in one Dask task at most, and tasks that each worker has left after any of them
 QUIET_SECONDS = 0.5  # a problem that takes less needs no progress of its own
@@ -49,9 +45,50 @@ def finished(chain: Sequence[ProblemTask]) -> bool:
 
 
 # --- one problem ----------------------------------------------------------------------------------------------------
-def solve_problem(
-    task: ProblemTask, live: str | None = None, source: Source | None = None, before: ProblemResult | None = None
-) -> ProblemResult:
+class _Stored(Problem[ProblemResult]):
+    """A problem whose answer is on storage: found there where it is finished, else put there."""
+
+    def __init__(self, task: ProblemTask, live: str | None, source: Source | None) -> None:
+        self.task, self.line, self.source = task, Line(live, task.fingerprint), source
+        self.solver = Solver.create(task.solver)
+
+    def found(self) -> ProblemResult | None:
+        return find_result(self.task)
+
+    def program(self) -> SignedQP:
+        return problem_of(self.task, self.source if self.source is not None else stored_source(self.task))
+
+    def start(self, qp: SignedQP, before: ProblemResult | None) -> Start:
+        """From variables that were kept under way, or the answer that its task names, the one before or on storage."""
+        if not qp.source.repeats and (last := under_way.kept(self.task, qp.m)) is not None:
+            return Start(last)
+        if self.task.warm is None:
+            return NOWHERE
+        before = before or find_result(self.task, self.task.warm)
+        if before is None:
+            return NOWHERE
+        same = before.machine == self.task.machine
+        return before.handover.start(qp, self.task.built, qp.p if same else None)
+
+    def monitor(self, qp: SignedQP) -> Monitor:
+        """Progress of long problems alone, and no warning: the status says how a problem ended."""
+        monitor = Monitor(stop=self.line.stopped, report=self._report, warn=False)
+        if not qp.source.repeats:
+            monitor.keep = lambda found: under_way.keep(self.task, found) if len(found) == qp.m else None
+        return monitor
+
+    def _report(self, progress: Progress) -> None:
+        if progress.seconds > QUIET_SECONDS:
+            self.line.report(progress)
+
+    def keep(self, qp: SignedQP, solution: Solution) -> ProblemResult:
+        """Who finished it meanwhile wins."""
+        found = find_result(self.task) or store_result(self.task, qp, solution)
+        under_way.forget(self.task)
+        return found
+
+
+def solve_problem(task: ProblemTask, live: str | None = None, source: Source | None = None) -> ProblemResult:
     """Solve one problem, or find its finished answer; runs in any process that sees the paths.
 
     Parameters
@@ -59,72 +96,17 @@ def solve_problem(
     live
         Folder where progress is written; the solver stops when it has gone.
     source
-        Of K; default the task's Gram, mapped.
-    before
-        Answer of the problem that it starts from, if it starts from one; default the one on storage.
+        Of K; default what is on storage, mapped.
     """
-    found = find_result(task)
-    if found is not None:
-        return found
-    if task.warm is None:
-        before = None
-    elif before is None:
-        before = find_result(task, task.warm)
-    qp = problem_of(task, source if source is not None else resident_gram(task))
-    beta, score = start_of(before, qp, task.machine)
-    monitor = _monitor(live, task)
-    if not qp.source.repeats:
-        monitor.keep = lambda found: under_way.keep(task, found) if len(found) == qp.m else None
-        if (last := under_way.kept(task, qp.m)) is not None:
-            beta, score = last, None
-    solution = Solver.create(task.solver).solve(qp, beta, monitor, score)
-    found = find_result(task) or store_result(task, qp, solution)  # who finished it meanwhile wins
-    under_way.forget(task)
-    return found
-
-
-def start_of(
-    before: ProblemResult | None, qp: SignedQP, machine: dict[str, Any]
-) -> tuple[Floats | None, Floats | None]:
-    """Beta (m,) of the answer before, and the scores of `qp`, of a `machine`, there; None where they are not known.
-
-    Both follow from what is stored, so that they are the same bytes whether it was solved just now or found.
-    """
-    if before is None:
-        return None, None
-    beta = np.zeros(qp.m)
-    if len(before.residual) != qp.m:  # a tube without width has one variable a row
-        coef = np.bincount(before.rows, weights=before.beta, minlength=qp.source.n)
-        return Task.create(machine).variables(qp, coef), None
-    beta[before.support] = before.beta
-    for g, total in enumerate(qp.groups.sums):  # of a nu machine they change with nu and C, and beta in proportion
-        at = qp.groups.members(g, qp.m)
-        held = float(beta[at].sum())
-        if total != 0.0 and held != 0.0:
-            beta[at] *= total / held
-    same = before.machine == machine and not any(qp.groups.sums)
-    return beta, before.residual - qp.ridge * beta if same else None
-
-
-def _monitor(live: str | None, task: ProblemTask) -> Monitor:
-    """Progress of long problems alone, and no warning: the status says how a problem ended."""
-    line = Line(live, task.fingerprint)
-
-    def report(progress: Progress) -> None:
-        if progress.seconds > QUIET_SECONDS:
-            line.report(progress)
-
-    return Monitor(stop=line.stopped, report=report, warn=False)
+    return _Stored(task, live, source).answer()
 
 
 def solve_chain(chain: Sequence[ProblemTask], live: str | None = None, source: Source | None = None) -> list[Ended]:
     """Solve neighbouring problems, each from the beta before it; see `solve_problem`."""
     ended: list[Ended] = []
-    before: ProblemResult | None = None
-    for task in chain:
-        before = solve_problem(task, live, source, before)
-        ended.append(Ended(task.fingerprint, before.status, before.certificate["kkt_gap"], before.reused))
-        if before.status == Status.STOPPED:
+    for found in answers(_Stored(task, live, source) for task in chain):
+        ended.append(Ended(found.fingerprint, found.status, found.certificate["kkt_gap"], found.reused))
+        if found.status == Status.STOPPED:
             break
     return ended
 
@@ -211,13 +193,6 @@ def _answers(
             yield from some
         return
     threads = min(len(chains), n_threads() if source is None else source.at_once)
-    with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(solve_chain, chain, live, source) for chain in chains]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:  # Ctrl-C, SIGTERM or a failed problem: nobody waits for the rest
-            shutil.rmtree(live, ignore_errors=True)
-            for future in futures:
-                future.cancel()
-            raise
+    work = [functools.partial(solve_chain, chain, live, source) for chain in chains]
+    with one_blas_thread():
+        yield from side_by_side(work, threads, lambda: shutil.rmtree(live, ignore_errors=True))

@@ -41,6 +41,7 @@ class Seen:
     label: str | None
     classes: tuple[Any, ...]
     is_sparse: bool
+    unlabelled: bool = False
 
     @property
     def ids(self) -> list[str]:
@@ -48,8 +49,8 @@ class Seen:
         return [column.name for column in self.columns if column.is_unique]
 
 
-def look_at(url: str, label: int | str = -1) -> Seen:
-    """Look at the first rows of a source, whose label is in the column `label` of a table.
+def look_at(url: str, label: int | str | None = -1) -> Seen:
+    """Look at the first rows of a source, whose label is in the column `label` of a table; None: there is none.
 
     Raises
     ------
@@ -61,19 +62,19 @@ def look_at(url: str, label: int | str = -1) -> Seen:
     source = open_source(url, data)
     labels, blocks, n = LabelCodes(format_of(url) == "csv"), [], 0
     for block in source.blocks():
-        if block.y is None:
-            raise source.fail("has no labels")
-        labels.append(block.y)
+        if block.y is None and label is not None:
+            raise source.fail("has no labels; give --label none, and a model learns what all rows have in common")
+        labels.append(np.empty(0) if block.y is None or label is None else block.y)
         blocks.append(block.X)
         n += block.X.shape[0]
         if n >= MOST_ROWS:
             break
-    classes = tuple(labels.resolve()[0])
+    classes = () if label is None else tuple(labels.resolve()[0])
     if not source.schema or source.schema.names is None:
-        return Seen(n, (), None, classes, source.sparse)
+        return Seen(n, (), None, classes, source.sparse, label is None)
     X = np.concatenate(blocks)
     columns = (_column(name, X[:, j], j in source.texts) for j, name in enumerate(source.schema.names))
-    return Seen(n, tuple(columns), source.schema.roles["label"], classes, source.sparse)
+    return Seen(n, tuple(columns), source.schema.roles.get("label"), classes, source.sparse, label is None)
 
 
 def _column(name: str, values: NDArray[np.float64], is_text: bool) -> Column:
@@ -85,28 +86,45 @@ def _column(name: str, values: NDArray[np.float64], is_text: bool) -> Column:
     )
 
 
-def first_config(url: str, label: int | str = -1) -> tuple[str, str]:
-    """Return (name, text) of a commented config that runs as it is."""
+def first_config(url: str, label: int | str | None = -1) -> tuple[str, str]:
+    """Return (name, text) of a commented config that runs as it is.
+
+    Labels of which few differ are classes, numbers of which many do are values; one label alone, or none, is one class.
+    """
     seen = look_at(url, label)
-    if len(seen.classes) < 2 or missing_marker(seen.classes):
-        raise InputError(f"{url}: the label column {seen.label!r} has no two classes; name another with --label")
-    if len(seen.classes) > min(MOST_CLASSES, max(2, seen.n // 2)):
+    task = "one-class" if len(seen.classes) < 2 else "svr" if _are_values(seen) else "svc"
+    if task == "svc" and missing_marker(seen.classes):
+        raise InputError(f"{url}: the label column {seen.label!r} has rows without a label; fill or remove them")
+    if task == "svc" and len(seen.classes) > _most_classes(seen):
         raise InputError(
             f"{url}: the label column {seen.label!r} has {len(seen.classes)} different values, too many for classes; "
             "name another with --label"
         )
     name = source_stem(url)
-    text = "\n".join([*_data_lines(url, seen), *_rest_lines(seen)]) + "\n"
+    text = "\n".join([*_data_lines(url, seen, task), *_task_lines(seen, task), *_last_lines(task)]) + "\n"
     Experiment.checked({"name": name} | yaml12.parse(text), "the config")
     return name, text
 
 
-def _data_lines(url: str, seen: Seen) -> list[str]:
-    classes = ", ".join(map(str, seen.classes[:5])) + (", ..." if len(seen.classes) > 5 else "")
+def _most_classes(seen: Seen) -> int:
+    return min(MOST_CLASSES, max(2, seen.n // 2))
+
+
+def _are_values(seen: Seen) -> bool:
+    """Whether the labels are numbers, and too many for classes, or not whole."""
+    if not all(isinstance(one, int | float) for one in seen.classes) or missing_marker(seen.classes):
+        return False
+    whole = all(float(one).is_integer() for one in seen.classes)
+    return len(seen.classes) > (min(20, _most_classes(seen)) if whole else 2)
+
+
+def _data_lines(url: str, seen: Seen, task: str) -> list[str]:
     lines = ["data:", _line("source", url, f"{seen.n:,} rows{' or more' * (seen.n >= MOST_ROWS)}")]
     lines.append(_line("test", 0.2, "a fifth of the rows, never trained on, tells how good the model is"))
-    if seen.label is not None:
-        lines.append(_line("label", seen.label, f"{len(seen.classes)} classes: {classes}"))
+    if seen.unlabelled:
+        lines.append(_line("label", None, "the rows have none"))
+    elif seen.label is not None:
+        lines.append(_line("label", seen.label, _of_labels(seen, task)))
     if seen.ids:
         lines.append(_line("id", seen.ids[0], "names the rows; predictions repeat it"))
     if seen.ids[1:]:
@@ -121,18 +139,47 @@ def _data_lines(url: str, seen: Seen) -> list[str]:
     return [*lines, _line("scale", scale, why)]
 
 
-def _rest_lines(seen: Seen) -> list[str]:
+def _of_labels(seen: Seen, task: str) -> str:
+    if task == "svr":
+        return f"values from {min(seen.classes):g} to {max(seen.classes):g}"
+    shown = ", ".join(map(str, seen.classes[:5])) + (", ..." if len(seen.classes) > 5 else "")
+    return f"{len(seen.classes)} classes: {shown}" if task == "svc" else f"all are {shown}: that is what is inside"
+
+
+def _task_lines(seen: Seen, task: str) -> list[str]:
+    folds = f"  folds: {5 if seen.n >= 50 else 2}"
+    kernel = "kernel: {name: rbf, gamma: scale}   # or linear, polynomial, tanh"
+    sweep = "sweep:                              # tries every combination with cross-validation, keeps the best"
+    if task == "one-class":
+        return [
+            "task: one-class                     # tells rows like these from others",
+            kernel,
+            "nu: 0.05                            # at most this share of the training rows is left outside",
+        ]
+    if task == "svr":
+        unit = float(f"{np.std(np.array(seen.classes, float)):.1g}")
+        return [
+            "task: svr                           # values, not classes",
+            kernel,
+            f"epsilon: {0.1 * unit:<26g} # errors below it count as none, in units of the target",
+            sweep,
+            f"  grid: {{C: [{', '.join(f'{unit * by:g}' for by in (0.1, 1, 10))}], kernel.gamma: [0.01, 0.1, scale]}}",
+            folds,
+        ]
     return [
-        "kernel: {name: rbf, gamma: scale}   # or linear, polynomial, tanh",
+        kernel,
         "C: 1                                # larger: fits the training rows more closely",
         "# class_weight: balanced            # if some classes are rare",
-        "sweep:                              # tries every combination with cross-validation, keeps the best",
+        sweep,
         "  grid: {C: [0.1, 1, 10, 100], kernel.gamma: [0.01, 0.1, scale]}",
-        f"  folds: {5 if seen.n >= 50 else 2}",
-        "store: runs                         # a folder, or s3://bucket/prefix",
-        "# gate: {drop: {accuracy: 0.01}}     # not promoted if worse than the champion by more",
-        "# promote: champion",
+        folds,
     ]
+
+
+def _last_lines(task: str) -> list[str]:
+    gate = {"svc": "accuracy: 0.01", "svr": "r2: 0.02"}.get(task)
+    asked = [f"# gate: {{drop: {{{gate}}}}}     # not promoted if worse than the champion by more"] if gate else []
+    return ["store: runs                         # a folder, or s3://bucket/prefix", *asked, "# promote: champion"]
 
 
 def _line(key: str, value: Any, why: str) -> str:

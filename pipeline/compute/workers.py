@@ -175,6 +175,8 @@ class DaskWorkers(Workers):
             raise ClusterLost("the connection to the cluster was lost; run the command again") from error
         except TimeoutError:
             pass
+        if self.client.status in ("closing", "closed"):
+            raise ClusterLost("the connection to the cluster was closed")
         if (self.client.status != "running" or not self._count()) and time.monotonic() - self._seen > LOST_SECONDS:
             raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again")
         return []

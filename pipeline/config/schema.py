@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from pipeline.config import yaml12
@@ -23,6 +24,7 @@ from pipeline.config.values import (
     absolute,
     expand,
     format_bytes,
+    valid_approximation,
     valid_class_weight,
     valid_kernel,
     valid_scoring,
@@ -30,13 +32,16 @@ from pipeline.config.values import (
     valid_task,
 )
 from pipeline.kinds import Kind, kind_of
+from svmcore.approximation import Approximation
 from svmcore.errors import InputError, did_you_mean
-from svmcore.kernels import Kernel
+from svmcore.kernels import Kernel, Linear
 from svmcore.qp import Bias
 from svmcore.solvers import Auto, Solver
+from svmcore.sources import FactorRows
 from svmcore.tasks import Task
 from svmcore.tasks.losses import Hinge, SquaredHinge
 
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 ELSEWHERE = ("name", "store", "cluster", "cache", "gate", "promote")  # what does not change the answer
 
 __all__ = ["ELSEWHERE", "Experiment"]
@@ -70,6 +75,9 @@ class Experiment(Section):
     solver: Annotated[dict[str, Any], BeforeValidator(valid_solver)] = Field(
         default_factory=lambda: valid_solver("auto"), description="a solver, such as {name: smo, tol: 1e-3}"
     )
+    approximation: Annotated[dict[str, Any] | None, BeforeValidator(valid_approximation)] = Field(
+        default=None, description="an approximation, such as {name: nystroem, rank: 2000}"
+    )
     plan: Literal["auto", "resident", "columns", "shards"] = Field(
         default="auto", description="auto, resident, columns or shards"
     )
@@ -89,7 +97,17 @@ class Experiment(Section):
     def _pairing(self) -> Self:
         """Refuse keys that the task does not have, scores of another one, and a solver that does not admit it."""
         given, labelled = self.model_fields_set, self.data.label is not None
-        check_pairing(self.task, given, self.machine, self.build_solver(), self.build_kernel(), self.C, labelled)
+        kernel, approximation = self.build_kernel(), self.build_approximation()
+        if approximation is not None:
+            approximation.admits(kernel)
+            if approximation.polish:
+                raise InputError(
+                    "approximation.polish is of the estimators; in a run, leave approximation out for the exact machine"
+                )
+            if self.probability or self.prove:
+                raise InputError("probability and prove are of the exact machine: leave approximation out, or them")
+            kernel = Linear()  # of the factor's rows
+        check_pairing(self.task, given, self.machine, self.build_solver(), kernel, self.C, labelled)
         self.kind.check_scores(self.scores, self.task, probability=self.probability)
         if self.sweep is not None:  # what is written back says which score it was
             object.__setattr__(self, "sweep", self.sweep.model_copy(update={"refit": self.refit}))
@@ -147,6 +165,10 @@ class Experiment(Section):
         sweep = self.sweep or Sweep()
         return ranking_of(self.task, self.scoring, sweep.refit, "refit" in sweep.model_fields_set)
 
+    def build_approximation(self) -> Approximation | None:
+        """Return what these keys put in place of K, if anything."""
+        return None if self.approximation is None else Approximation.create(self.approximation)
+
     def build_solver(self) -> Solver:
         """Return the solver these keys declare."""
         return Solver.create(self.solver)
@@ -157,6 +179,10 @@ class Experiment(Section):
         if not isinstance(solver, Auto):
             return solver
         kernel, hard = self.build_kernel(), math.isinf(self.C)
+        if self.approximation is not None:
+            return solver.for_factor(
+                self.machine.program(FactorRows(np.eye(2)), PAIR, self.C), self.approximation["rank"]
+            )
         return solver.resolved(kernel, n_features, self.build_loss(), Bias(self.bias), hard)
 
     def with_solver_for(self, n_features: int) -> Self:
@@ -216,6 +242,9 @@ class Experiment(Section):
         """
         plain = self.model_dump(by_alias=True, exclude={*ELSEWHERE, *foreign_keys(self.task)})
         plain["solver"].pop("time_limit", None)
+        for key, absent in (("plan", "auto"), ("approximation", None)):
+            if plain[key] == absent:
+                del plain[key]
         for key in ("source", "test"):
             if isinstance(plain["data"][key], str):
                 plain["data"][key] = expand(plain["data"][key])

@@ -156,3 +156,4 @@ class Gate(Section):
     )
     against: Alias = Field(default="champion", description="an alias, such as champion")
     max_kkt_gap: float | None = Field(default=None, gt=0, description="a positive number")
+    drift_p: float | None = Field(default=None, gt=0, lt=1, description="a p-value between 0 and 1, such as 0.01")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from svmcore.approximation import Approximation
 from svmcore.errors import InputError, did_you_mean
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
@@ -190,6 +191,11 @@ def valid_kernel(value: Any) -> Any:
 def valid_solver(value: Any) -> Any:
     """Return the solver's full specification, every parameter said."""
     return Solver.create(value).spec()
+
+
+def valid_approximation(value: Any) -> Any:
+    """Return the approximation's full specification, or None."""
+    return None if value is None else Approximation.create(value).spec()
 
 
 def valid_refit(value: Any) -> Any:

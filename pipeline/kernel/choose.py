@@ -8,42 +8,66 @@ import numpy as np
 
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
+from pipeline.kernel.factor import factor_fingerprint
 from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_folder
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
-from svmcore.tasks import Task
+from svmcore.train.plan import served_kernel
 
-__all__ = ["KernelPlan", "choose_plan", "plan_kernel", "served_kernel"]
+__all__ = ["KernelPlan", "choose_plan", "held_as", "plan_kernel"]
+
+FINE = 1e-4  # a tol below which float32 values of a factor do not do
+EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelPlan:
     """The kernel with numbers for its parameters, and where its values are: a Gram on storage, or nowhere yet."""
 
-    plan: str  # resident: K on storage, mapped;  columns: computed on demand, cached;  shards: those of their rows
+    plan: str  # resident: K on storage, mapped;  columns: on demand;  shards: those of their rows;  factor: G, mapped
     kernel: dict[str, Any]  # of the model; K is of its `served_kernel`
     dtype: str
     kernel_id: str
     gram: str | None
+    approximation: dict[str, Any] | None = None
+
+    def values(self, n: int) -> int:
+        """Numbers of a K of `n` rows, or of its factor."""
+        return n * (n if self.approximation is None else min(n, int(self.approximation["rank"])))
 
 
-def served_kernel(kernel: Kernel, machine: Task) -> Kernel:
-    """The kernel that K is computed of: centred where the coefficients sum to 0, which leaves the program the same."""
-    return kernel.centred() if machine.can_centre else kernel
+def held_as(exp: Experiment, dataset: Any) -> tuple[str, Kernel, np.dtype]:
+    """How the K of an experiment is held: plan, the kernel of its values, and their type.
+
+    Raises
+    ------
+    InputError
+        As `choose_plan`.
+    """
+    resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
+    if exp.approximation is not None:
+        if exp.plan != "auto":
+            raise InputError(f"plan: {exp.plan} holds K itself; with an approximation, leave plan out")
+        precise = exp.tol < FINE or dataset.n_merged <= EXACT_ROWS
+        return "factor", resolved, np.dtype(np.float64 if precise else np.float32)
+    dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
+    return choose_plan(exp, dataset, dtype.itemsize), served_kernel(resolved, exp.machine), dtype
 
 
 def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     """Which K an experiment needs, and where it is or will be: nothing is computed."""
-    resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
-    served = served_kernel(resolved, exp.machine)
-    dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
-    plan = choose_plan(exp, dataset, dtype.itemsize)
+    plan, served, dtype = held_as(exp, dataset)
+    spec = exp.build_kernel().resolved(dataset.n_features, dataset.variance).spec()
+    approximation = exp.build_approximation()
+    if approximation is not None:
+        kernel_id = factor_fingerprint(dataset, served, approximation, dtype)
+        about = approximation.spec()
+        return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)), about)
     if plan != "resident":
-        return KernelPlan(plan, resolved.spec(), dtype.name, columns_fingerprint(dataset, served, dtype, plan), None)
+        return KernelPlan(plan, spec, dtype.name, columns_fingerprint(dataset, served, dtype, plan), None)
     kernel_id = gram_fingerprint(dataset, served, dtype)
-    gram = str(gram_folder(root, kernel_id))
-    return KernelPlan(plan, resolved.spec(), dtype.name, kernel_id, gram)
+    return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)))
 
 
 def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 
 from pipeline.compute.workers import Workers
 from pipeline.config.schema import Experiment
-from pipeline.kernel.choose import KernelPlan, served_kernel
+from pipeline.kernel.choose import KernelPlan
 from pipeline.kernel.strips import overflow, worker_points, worker_rows
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats
-from svmcore.solvers import SMO
-from svmcore.sources import CachedColumns, ComputedColumns, Source
+from svmcore.sources import ComputedColumns, Factor, Source
+from svmcore.train.plan import cached, served_kernel
 
 __all__ = ["WorkerColumns", "columns_for", "computed_columns"]
 
@@ -103,7 +103,7 @@ class WorkerColumns(Source):
         finer = self.local.finer()
         return None if finer is None else WorkerColumns(finer, self.dataset, self.workers)
 
-    def factor(self) -> Floats | None:
+    def factor(self) -> Factor | None:
         """The rows of a linear kernel."""
         return self.local.factor()
 
@@ -128,5 +128,4 @@ def columns_for(exp: Experiment, dataset: Any, plan: KernelPlan, workers: Worker
     local = computed_columns(str(dataset.path), served, dtype)
     remote = exp.cluster.remote and not exp.solver_for(dataset.n_features).solves.linear_only
     source = WorkerColumns(local, str(dataset.path), workers) if remote else local
-    limit = exp.cache.limit
-    return CachedColumns(source, limit, None, min(limit // 4, SMO.square_bytes(source.n, dtype)))
+    return cached(source, exp.cache.limit)

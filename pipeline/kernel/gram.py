@@ -1,19 +1,15 @@
 """The kernel matrix K of a dataset, computed in strips by the workers into one file that every solver maps.
 
-    ROOT/gram/FINGERPRINT/gram.json     n, dtype, kernel, fingerprint of the rows
-                          c/0/0         K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
-                          strips/00012  written after strip 12: its checksums
-                          zarr.json     written last, when every strip is finished
+    ROOT/gram/FINGERPRINT/c/0/0          K, C order, uncompressed: the one chunk of a zarr v3 array is such a file
+                          strips/00012   written after strip 12: its checksums
+                          zarr.json      makes it an array
+                          manifest.json  written last: n, dtype, kernel, fingerprint of the rows, all strips
 
 Each symmetric pair is computed once. The strips depend on n and the type alone, so any workers, a resume after a crash
 and a second run at the same time write the same bytes. Several kernels of one dataset share their inner products.
 """
 
-import contextlib
 import dataclasses
-import errno
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,20 +19,18 @@ from numpy.typing import DTypeLike
 
 from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
-from pipeline.config.quantities import size
+from pipeline.kernel.folder import create, marker, opened, publish
 from pipeline.kernel.sample import SampleTask, differing_strips
-from pipeline.kernel.strips import StripTask, compute_strip, marker, partition, unmap
+from pipeline.kernel.strips import StripTask, compute_strip, partition, unmap
 from pipeline.storage.cache import claim, in_turn
-from pipeline.storage.files import remove_empty, rename, sha256_of_json, write_json
-from pipeline.storage.leases import owned_folder
-from svmcore.errors import InputError, MemoryLimit, SVMError
+from pipeline.storage.files import sha256_of_json
+from svmcore.errors import InputError, SVMError
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 
 __all__ = [
     "Gram",
     "WrongKernel",
-    "allocate",
     "columns_fingerprint",
     "compute_gram",
     "compute_grams",
@@ -45,6 +39,7 @@ __all__ = [
     "open_gram",
 ]
 
+KIND = "kernel matrix"
 FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
 
@@ -76,18 +71,7 @@ def open_gram(path: str | Path) -> Floats:
     InputError
         If it is not finished, or its file has another size.
     """
-    folder = Path(path)
-    values = folder / "c" / "0" / "0"
-    try:
-        described = json.loads((folder / "gram.json").read_text())
-        n, dtype = int(described["n"]), np.dtype(described["dtype"])
-        marked = all(marker(folder, index).is_file() for index in range(len(partition(n, dtype))))
-        finished = marked and (folder / "zarr.json").is_file() and values.stat().st_size == n * n * dtype.itemsize
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder} holds no kernel matrix ({error}); run the experiment again") from error
-    if not finished:
-        raise InputError(f"the kernel matrix in {folder} is not finished; run the experiment again")
-    return np.memmap(values, dtype, "r", shape=(n, n))
+    return opened(Path(path), KIND)
 
 
 def gram_fingerprint(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> str:
@@ -157,8 +141,8 @@ def compute_grams(
     fingerprints = [gram_fingerprint(dataset, kernel, dtype) for kernel in numeric]
     folders = [gram_folder(root, fingerprint) for fingerprint in fingerprints]
     claim(Path(root), [f"gram/{folder.name}" for folder in folders])
-    for folder, kernel in zip(folders, numeric, strict=True):
-        _create(folder, dataset, kernel, dtype)
+    for folder in folders:
+        create(folder, (dataset.n_merged, dataset.n_merged), dtype, f"the {KIND}")
     tasks = _tasks(dataset, numeric, dtype, folders)
     reused = np.zeros(len(kernels), int)
     try:
@@ -168,8 +152,9 @@ def compute_grams(
         reused -= _repaired(tasks, workers)
     finally:
         unmap()  # the solver maps K too, and pages count once a mapping
-    for folder in folders:
-        _publish(folder, dataset.n_merged, dtype, len(tasks))
+    for folder, kernel in zip(folders, numeric, strict=True):
+        facts = {"kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
+        publish(folder, KIND, facts, (dataset.n_merged, dataset.n_merged), dtype, len(tasks))
     return [
         Gram(folder, fingerprint, dataset.n_merged, dtype, len(tasks), int(count))
         for folder, fingerprint, count in zip(folders, fingerprints, reused, strict=True)
@@ -226,73 +211,3 @@ def _tasks(dataset: Any, kernels: Sequence[Kernel], dtype: np.dtype, folders: Se
         StripTask(str(dataset.path), n, dtype.name, tuple(kernels), paths, index)
         for index in range(len(partition(n, dtype)))
     ]
-
-
-def _create(folder: Path, dataset: Any, kernel: Kernel, dtype: np.dtype) -> None:
-    """Make the folder and reserve the whole file, so that a full disk is met here and not by a worker's mapping."""
-    n = int(dataset.n_merged)
-    try:
-        (folder / "c" / "0").mkdir(parents=True, exist_ok=True)
-        (folder / "strips").mkdir(exist_ok=True)
-        _reserve(folder / "c" / "0" / "0", n * n * dtype.itemsize)
-        described = {"n": n, "dtype": dtype.name, "kernel": kernel.spec(), "rows": dataset.rows_fingerprint}
-        write_json(folder / "gram.json", described)
-        os.utime(folder)  # the cache evicts the oldest
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            disk = os.statvfs(folder)
-            raise MemoryLimit(
-                f"the kernel matrix needs {size(n * n * dtype.itemsize)} on disk and {folder} has "
-                f"{size(disk.f_bavail * disk.f_frsize)}; free space or name another store"
-            ) from error
-        raise InputError(f"store {folder} cannot be written ({error}); name another store") from error
-
-
-def _reserve(path: Path, n_bytes: int) -> None:
-    """Put a file of the whole size at `path`; what is in one that is there stays, checksums tell what it is worth.
-
-    It has its blocks when it appears: where a file system only emulates `fallocate`, that writes zeros, which must not
-    meet what another run has begun to write.
-    """
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size == n_bytes:
-            return
-    building = path.parents[3] / ".building"
-    with owned_folder(building) as folder:
-        made = folder / "values"
-        allocate(made, n_bytes)
-        try:
-            os.link(made, path)
-        except FileExistsError:  # another run was first, or its size shows that it is damaged
-            if path.stat().st_size != n_bytes:
-                rename(made, path, durable=False)
-        except OSError:  # no links on this file system
-            rename(made, path, durable=False)
-    remove_empty(building)
-
-
-def allocate(path: Path, n_bytes: int) -> None:
-    """Make a file with all its blocks, or where that is not to be had, a sparse one."""
-    with path.open("wb") as file:
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, n_bytes)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-        os.ftruncate(file.fileno(), n_bytes)
-
-
-def _publish(folder: Path, n: int, dtype: np.dtype, n_strips: int) -> None:
-    """Write the metadata that makes the folder a zarr array, once every strip is marked."""
-    absent = [index for index in range(n_strips) if not marker(folder, index).is_file()]
-    if absent:
-        raise InputError(
-            f"{len(absent)} of {n_strips} strips computed by workers are not in {folder}; "
-            "set store to a folder that every host of the cluster shares"
-        )
-    if (folder / "zarr.json").is_file():
-        return
-    import zarr
-
-    zarr.create_array(str(folder), shape=(n, n), chunks=(n, n), dtype=dtype, compressors=None, fill_value=np.nan)

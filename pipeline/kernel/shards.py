@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.compute.workers import Workers
+from pipeline.compute.workers import ClusterLost, Workers
 from pipeline.config.schema import Experiment
-from pipeline.kernel.choose import KernelPlan, served_kernel
+from pipeline.kernel.choose import KernelPlan
 from pipeline.rows.dataset import open_dataset
 from svmcore.kernels import Kernel
 from svmcore.shards import Envelope, Host, Reply, ShardedSource
+from svmcore.train.plan import served_kernel
 
 __all__ = ["WorkerShards", "open_shards"]
 
@@ -49,20 +50,31 @@ class WorkerShards:
 
     def __init__(self, workers: Workers) -> None:
         self.workers, self.homes = workers, dict[int, str]()
+        self.lost: ClusterLost | None = None
         self._lock = threading.Lock()
         self._there = workers.addresses()
 
     def __call__(self, index: int, envelope: Envelope) -> Reply:
-        """Ask the home of the shard, or who is there."""
+        """Ask the home of the shard, or who is there; once the cluster was lost, nobody: others open it anew."""
+        if self.lost is not None:
+            raise self.lost
         for _ in range(ASKED_HOME):
             home = self._home(index)
-            ((_, (where, reply)),) = self.workers.map(shard_answer, [envelope], near=home)
+            where, reply = self._asked(envelope, home)
             if where == home or reply.generation is not None:
                 break
             self._there = self.workers.addresses()
         if reply.generation is not None:
             self.homes[index] = where
         return reply
+
+    def _asked(self, envelope: Envelope, home: str) -> tuple[str, Reply]:
+        try:
+            ((_, answer),) = self.workers.map(shard_answer, [envelope], near=home)
+        except ClusterLost as error:
+            self.lost = error
+            raise
+        return answer
 
     def _home(self, index: int) -> str:
         """The home of a shard; where it has none, or that has gone, the worker with the fewest shards."""

@@ -11,7 +11,6 @@ computed again. This file knows no scheduler.
 import dataclasses
 import functools
 import os
-import socket
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pipeline.storage.files import writing
+from pipeline.kernel.folder import VALUES, check_shared, mark, marker, pwrite
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.base import InnerProductKernel, blocks
 from svmcore.points import Floats, Points
 from svmcore.runtime.compiled import njit
 
-__all__ = ["StripTask", "compute_strip", "marker", "overflow", "partition", "unmap", "worker_points", "worker_rows"]
+__all__ = ["StripTask", "compute_strip", "overflow", "partition", "unmap", "worker_points", "worker_rows"]
 
 # Measured on MNIST (784 columns, float32), seconds of CPU of one K of n = 10,000 in strips of 1024 / 1280 / 2048 rows:
 # 0.66 / 0.64 / 0.60, half of it writes of the transposed part's lines, which cost 4 microseconds each whatever their
@@ -78,7 +77,7 @@ class StripTask:
 
 def compute_strip(task: StripTask) -> tuple[bool, ...]:
     """Make strip `task.index` of each kernel finished; True where it was already, and intact."""
-    _check_shared(task)
+    check_shared(task.folders)
     start, stop = partition(task.n, task.dtype)[task.index]
     reused = tuple(_is_intact(task, folder, start, stop) for folder in task.folders)
     missing = [k for k, intact in enumerate(reused) if not intact]
@@ -86,20 +85,6 @@ def compute_strip(task: StripTask) -> tuple[bool, ...]:
         for first in range(0, len(alike), SHARED):
             _compute(task, alike[first : first + SHARED], start, stop)
     return reused
-
-
-def marker(folder: str | Path, index: int) -> Path:
-    """Path of the file that says that a strip is finished, and its checksums."""
-    return Path(folder) / "strips" / f"{index:05d}"
-
-
-def _check_shared(task: StripTask) -> None:
-    for folder in task.folders:
-        if not (Path(folder) / "c" / "0" / "0").is_file():
-            raise InputError(
-                f"worker on host {socket.gethostname()} does not see {folder}; "
-                "set store to a folder that every host of the cluster shares"
-            )
 
 
 # ---- computing
@@ -127,7 +112,7 @@ def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> No
         if _finish(out, diagonal):
             raise overflow(kernel, task.dtype)
         _write_strip(task, task.folders[k], start, out)
-        _mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
+        mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
 
 
 def overflow(kernel: Kernel, dtype: str) -> InputError:
@@ -186,24 +171,17 @@ def _write_strip(task: StripTask, folder: str, start: int, block: Floats) -> Non
     """Write a strip and its transpose, a few lines at a time: they are still in cache when they are written."""
     h, width = len(block), block.itemsize
     lines = np.empty((LINES, h), block.dtype)
-    file = os.open(Path(folder) / "c" / "0" / "0", os.O_WRONLY)
+    file = os.open(Path(folder) / VALUES, os.O_WRONLY)
     try:
         for i, row in enumerate(block):
-            _pwrite(file, row, ((start + i) * task.n + start) * width)
+            pwrite(file, row, ((start + i) * task.n + start) * width)
         for first in range(h, block.shape[1], LINES):
             part = block[:, first : first + LINES]
             _transpose(part, lines)
             for j, line in enumerate(lines[: part.shape[1]], start=start + first):
-                _pwrite(file, line, (j * task.n + start) * width)
+                pwrite(file, line, (j * task.n + start) * width)
     finally:
         os.close(file)  # close-to-open consistency: a reader on another host sees the bytes from here on
-
-
-def _pwrite(file: int, row: Floats, offset: int) -> None:
-    view = row.data.cast("B")
-    while view:
-        written = os.pwrite(file, view, offset)
-        view, offset = view[written:], offset + written
 
 
 @njit
@@ -219,7 +197,7 @@ def _transpose(source, target):  # type: ignore[no-untyped-def]
 
 
 def _mapped(folder: str, n: int, dtype: str) -> Floats:
-    path = Path(folder) / "c" / "0" / "0"
+    path = Path(folder) / VALUES
     return _mapping(str(path), path.stat().st_ino, n, dtype)
 
 
@@ -295,9 +273,3 @@ def _checksum(bits, first, row_weights, column_weights):  # type: ignore[no-unty
             part += np.uint64(row[j]) * column_weights[j]
         total += part * row_weights[i]
     return total
-
-
-def _mark(path: Path, text: str) -> None:
-    """Publish a marker in one step, after the values that it stands for."""
-    with writing(path, durable=False) as partial:
-        partial.write_text(text)

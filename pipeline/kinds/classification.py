@@ -16,6 +16,9 @@ from svmcore.tasks.base import Answers
 __all__ = ["Classification"]
 
 SHOWN_LABELS = 20
+BLOCK = 4096  # rows at once
+MOST_ERRORS = 25  # listed in a report, the worst first
+LEAST_POINTS = 24  # of a class's curve, if there are very many
 
 
 class Classification(Kind):
@@ -97,15 +100,16 @@ class Classification(Kind):
         return Classifier(n_classes, scheme, sigmoids), decision, truth
 
     def evaluation(self, dataset: Any, model: Model, shown: tuple[Any, Any, Any]) -> dict[str, Any]:
-        """Confusion, the ROC of two classes, and the regions of two features."""
+        """Confusion, a curve for each class, the rows that are the most wrong, and the regions of two features."""
         codes, decision, counts = shown
         k = len(dataset.classes)
-        matrix = evaluation.confusion(codes, vote(decision, k, model.scheme), k, counts)
+        said = vote(decision, k, model.scheme)
         return {
             "classes": list(dataset.classes),
-            "confusion": matrix.tolist(),
-            "roc": evaluation.roc(np.asarray(codes) == 1, decision[:, 0], counts) if k == 2 else None,
-            "reliability": evaluation.reliability(codes, model.probabilities(decision), counts),
+            "confusion": evaluation.confusion(codes, said, k, counts).tolist(),
+            "curves": _curves(dataset.classes, codes, decision, counts),
+            "errors": _errors(dataset, codes, said, decision, model.scheme),
+            "calibration": _calibration(dataset.classes, codes, model.probabilities(decision), counts),
             "plane": _plane(dataset, model) if dataset.n_features == 2 and not dataset.sparse else None,
         }
 
@@ -113,15 +117,62 @@ class Classification(Kind):
         self, targets: NDArray[Any], decision: NDArray[Any], doubts: NDArray[Any], counts: NDArray[Any]
     ) -> dict[str, float]:
         """The share of rows whose label hangs on less than its doubt: they may have fallen on either side."""
-        near = (np.abs(decision) <= doubts).any(axis=1)
-        if decision.shape[1] > 1:
-            top = np.sort(decision, axis=1)[:, -2:]
-            near |= top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1)
+        blocks = (slice(start, start + BLOCK) for start in range(0, len(decision), BLOCK))
+        near = np.concatenate([_hangs(decision[rows], doubts[rows]) for rows in blocks])
         return {"accuracy": float(counts[near].sum()) / float(counts.sum())}
 
     def tally(self, url: str, text: bool, classes: Sequence[Any], scheme: str) -> Tally:
         """Accuracy of the rows whose label the training data has, and the labels that it has not."""
         return _Hits(text, classes, scheme)
+
+
+def _hangs(decision: NDArray[Any], doubts: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether the label of each row (n,) hangs on less than its doubt."""
+    near = (np.abs(decision) <= doubts).any(axis=1)
+    if decision.shape[1] > 1:
+        top = np.sort(decision, axis=1)[:, -2:]
+        near |= top[:, 1] - top[:, 0] <= 2.0 * doubts.max(axis=1)
+    return np.asarray(near)
+
+
+def _curves(classes: Sequence[Any], codes: Any, decision: Any, counts: Any) -> list[dict[str, Any]]:
+    """A curve for each class that is told from the rest; of two classes for the second; none of pairs."""
+    k = len(classes)
+    if decision.shape[1] not in (1, k):
+        return []
+    columns = [(1, 0)] if k == 2 else [(code, code) for code in range(k)]
+    most = max(LEAST_POINTS, evaluation.ROC_POINTS // len(columns))
+    found = [(classes[c], evaluation.curve(codes == c, decision[:, j], counts, most)) for c, j in columns]
+    return [{"label": label} | one for label, one in found if one is not None]
+
+
+def _calibration(classes: Sequence[Any], codes: Any, chances: Any, counts: Any) -> list[dict[str, Any]]:
+    """How often each class is met by its probability; of two classes the second; nothing without probabilities."""
+    if chances is None or not len(codes):
+        return []
+    shown = [1] if len(classes) == 2 else range(len(classes))
+    bins = [evaluation.calibration(codes == c, chances[:, c], counts) for c in shown]
+    return [{"label": classes[c], "bins": found} for c, found in zip(shown, bins, strict=True)]
+
+
+def _errors(dataset: Any, codes: Any, said: Any, decision: Any, scheme: str) -> list[dict[str, Any]]:
+    """Rows that are taken for another class, the surest first: `by` is how far the decision values are for it."""
+    wrong, k = np.flatnonzero(codes != said), len(dataset.classes)
+    true, taken, values = codes[wrong], said[wrong], decision[wrong]
+    if decision.shape[1] == 1:
+        by = np.abs(values[:, 0])
+    elif scheme == "ovr":
+        by = values[np.arange(len(wrong)), taken] - values[np.arange(len(wrong)), true]
+    else:
+        i, j = np.minimum(true, taken), np.maximum(true, taken)
+        by = np.abs(values[np.arange(len(wrong)), i * k - i * (i + 1) // 2 + j - i - 1])
+    first = np.argsort(-by, kind="stable")[:MOST_ERRORS]
+    found = zip(
+        dataset.named(wrong[first]), true[first].tolist(), taken[first].tolist(), by[first].tolist(), strict=True
+    )
+    return [
+        name | {"label": dataset.classes[t], "said": dataset.classes[s], "by": value} for name, t, s, value in found
+    ]
 
 
 def _plane(dataset: Any, model: Model) -> dict[str, Any]:

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["accuracy_of", "confusion", "plane", "reliability", "roc"]
+__all__ = ["accuracy_of", "calibration", "confusion", "curve", "curves", "plane"]
 
 PLANE_POINTS = 2000
 GRID = 120
 ROC_POINTS = 400
-BINS = 10  # of probabilities in a reliability diagram
 
 
 def confusion(true: Any, predicted: Any, n_classes: int, weights: Any = None) -> Any:
@@ -33,11 +32,24 @@ def accuracy_of(matrix: Any) -> float | None:
     return float(np.trace(matrix) / total) if total else None
 
 
-def roc(positive: Any, decision: Any, weights: Any = None) -> dict[str, Any] | None:
-    """ROC of decision values (n,) for `positive` (n,) bool: {"fpr", "tpr", "auc"}; None if one class is missing.
+def curve(positive: Any, decision: Any, weights: Any = None, most: int = ROC_POINTS) -> dict[str, Any] | None:
+    """What each threshold of decision values (n,) finds of the rows that are `positive` (n,) bool.
 
-    >>> roc(np.array([False, True]), np.array([-1.0, 2.0]))["auc"]
-    1.0
+    Parameters
+    ----------
+    most
+        About how many thresholds are kept, evenly along the ROC curve, and that at 0.
+
+    Returns
+    -------
+    dict
+        `threshold`: a row is taken for positive from here on, null for none; `tpr` and `fpr`, the shares of the
+        positive and of the other rows that it takes; `auc`, the area under the ROC curve; `average_precision`, the sum
+        of precision times the step of recall; `positives`, `negatives`: rows. None if one of the two has no row.
+
+    >>> found = curve(np.array([False, True]), np.array([-1.0, 2.0]))
+    >>> found["auc"], found["average_precision"], found["threshold"]
+    (1.0, 1.0, [None, 2.0, -1.0])
     """
     weights = np.ones(len(decision)) if weights is None else np.asarray(weights, np.float64)
     order = np.argsort(-decision, kind="stable")
@@ -45,34 +57,46 @@ def roc(positive: Any, decision: Any, weights: Any = None) -> dict[str, Any] | N
     false = np.cumsum(np.where(positive, 0.0, weights)[order])
     if not len(hits) or hits[-1] == 0 or false[-1] == 0:
         return None
-    last = np.append(np.diff(decision[order]) != 0, True)  # ties are one point
-    tpr = np.concatenate([[0.0], hits[last] / hits[-1]])
-    fpr = np.concatenate([[0.0], false[last] / false[-1]])
-    auc = float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2)
-    keep = np.unique(np.linspace(0, len(fpr) - 1, ROC_POINTS).round().astype(int))
-    return {"fpr": fpr[keep].tolist(), "tpr": tpr[keep].tolist(), "auc": auc}
+    values = decision[order]
+    last = np.append(np.diff(values) != 0, True)  # ties are one point
+    hits, false, values = (
+        np.concatenate([[first], part[last]]) for first, part in ((0, hits), (0, false), (np.inf, values))
+    )
+    tpr, fpr = hits / hits[-1], false / false[-1]
+    keep = np.searchsorted(tpr + fpr, np.linspace(0, 2, min(most, len(tpr))) * (1 - 1e-12))
+    keep = np.unique([0, *keep, np.flatnonzero(values >= 0)[-1], len(tpr) - 1])
+    return {
+        "threshold": [None, *values[keep[1:]].tolist()],
+        "tpr": tpr[keep].tolist(),
+        "fpr": fpr[keep].tolist(),
+        "auc": float(np.sum(np.diff(fpr) * (tpr[1:] + tpr[:-1])) / 2),
+        "average_precision": float(np.sum(np.diff(tpr) * hits[1:] / (hits[1:] + false[1:]))),
+        "positives": round(hits[-1]),
+        "negatives": round(false[-1]),
+    }
 
 
-def reliability(codes: Any, probability: Any, weights: Any = None) -> dict[str, Any] | None:
-    """Of the classes that are said, by their probability in ten bins: {"said", "true", "rows"} and the mean log loss.
+def calibration(positive: Any, probability: Any, weights: Any = None, bins: int = 10) -> list[dict[str, float]]:
+    """How often rows are `positive` (n,) bool where their probability (n,) says so: in bins of equal width.
 
-    >>> found = reliability(np.array([0, 1]), np.array([[0.92, 0.08], [0.96, 0.04]]))
-    >>> found["said"], found["true"], found["rows"]
-    ([0.94], [0.5], [2.0])
+    Returns
+    -------
+    list
+        Of each bin that is not empty: `said`, its mean probability; `seen`, the share of its rows that are positive;
+        `rows`.
+
+    >>> calibration(np.array([False, True, True]), np.array([0.1, 0.9, 0.95]))[1]["seen"]
+    1.0
     """
-    if probability is None or not len(codes):
-        return None
-    weights = np.ones(len(codes)) if weights is None else np.asarray(weights, np.float64)
-    top = probability.max(axis=1)
-    at = np.minimum((top * BINS).astype(int), BINS - 1)
-    rows = np.bincount(at, weights=weights, minlength=BINS)
-    filled = rows > 0
-    said = np.bincount(at, weights=weights * top, minlength=BINS)[filled] / rows[filled]
-    hits = weights * (probability.argmax(axis=1) == codes)
-    true = np.bincount(at, weights=hits, minlength=BINS)[filled] / rows[filled]
-    of_truth = np.maximum(probability[np.arange(len(codes)), codes], np.finfo(float).tiny)
-    loss = float(-(weights @ np.log(of_truth)) / weights.sum())
-    return {"said": said.tolist(), "true": true.tolist(), "rows": rows[filled].tolist(), "log_loss": loss}
+    weights = np.ones(len(probability)) if weights is None else np.asarray(weights, np.float64)
+    of = np.minimum((np.asarray(probability) * bins).astype(int), bins - 1)
+    rows, said, seen = (
+        np.bincount(of, weights * part, bins) for part in (np.ones(len(of)), probability, np.asarray(positive, float))
+    )
+    return [
+        {"said": float(said[k] / rows[k]), "seen": float(seen[k] / rows[k]), "rows": float(rows[k])}
+        for k in np.flatnonzero(rows)
+    ]
 
 
 def plane(

@@ -109,7 +109,7 @@ class Novelty(Kind):
                 "edges": edges.tolist(),
                 "counts": {side: heights.tolist() for side, heights in counted.items()},
             },
-            "furthest": _ranking(dataset, first, codes, f, counts),
+            "furthest": _ranking(dataset, first, codes, f),
         }
 
     def score_slack(
@@ -124,16 +124,11 @@ class Novelty(Kind):
         return _Outside(text, classes)
 
 
-def _ranking(dataset: Any, rows: Any, codes: Any, f: Any, counts: Any) -> list[dict[str, Any]]:
-    """Place, decision value, label and copies of rows: of test rows, or with `counts` of merged training rows."""
-    places = np.arange(len(f))
-    if counts is not None:
-        inverse = dataset.inverse()
-        places[inverse[::-1]] = np.arange(len(inverse))[::-1]  # of copies the first
+def _ranking(dataset: Any, rows: Any, codes: Any, f: Any) -> list[dict[str, Any]]:
+    """Place, id, copies, decision value and label of rows."""
     labels = [dataset.classes[code] if dataset.classes and code >= 0 else None for code in codes[rows].tolist()]
-    copies = np.ones(len(f), int) if counts is None else counts
-    found = zip(places[rows].tolist(), f[rows].tolist(), labels, copies[rows].tolist(), strict=True)
-    return [dict(zip(("row", "score", "label", "copies"), entry, strict=True)) for entry in found]
+    found = zip(dataset.named(rows), f[rows].tolist(), labels, strict=True)
+    return [name | {"score": score, "label": label} for name, score, label in found]
 
 
 class _Outside:

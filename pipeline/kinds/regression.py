@@ -14,6 +14,7 @@ from svmcore.tasks.base import Answers
 __all__ = ["Regression", "Values"]
 
 MOST_POINTS = 2000  # of the rows that a report shows
+MOST_ERRORS = 25  # listed in a report, the worst first
 BINS = 41
 GRID = 240
 NAMES = {
@@ -115,9 +116,12 @@ class Regression(Kind):
         y, decision, counts = shown
         f = decision[:, 0]
         keep = np.linspace(0, len(y) - 1, min(len(y), MOST_POINTS)).round().astype(int)
+        first = np.argsort(-np.abs(y - f), kind="stable")[:MOST_ERRORS]
+        worst = zip(dataset.named(first), y[first].tolist(), f[first].tolist(), strict=True)
         heights, edges = np.histogram(y - f, bins=BINS, weights=counts)
         return {
             "fit": {"true": y[keep].tolist(), "predicted": f[keep].tolist()},
+            "errors": [name | {"label": t, "said": s, "by": abs(t - s)} for name, t, s in worst],
             "residuals": {"counts": heights.tolist(), "edges": edges.tolist()},
             "line": _line(dataset, model) if dataset.n_features == 1 and not dataset.sparse else None,
         }

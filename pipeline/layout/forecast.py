@@ -15,12 +15,14 @@ import psutil
 from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
+from pipeline.kernel.factor import BLOCK_BYTES
 from pipeline.kernel.strips import partition
 from pipeline.layout.parts import Part, bundles
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
 from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
+from pipeline.storage.manifest import MANIFEST
 from svmcore.errors import MemoryLimit
 from svmcore.runtime.threads import n_threads
 from svmcore.solvers.smo import SMO
@@ -34,6 +36,8 @@ REPORT_SECONDS = 0.7  # to draw and publish the report
 PLANS = ("resident", "columns", "shards")
 STAGES = ("start", "kernel", "solve", "score")
 STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
+SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the triangular solve
+EPOCHS = 30.0  # visits of all rows that a problem on a factor is worth
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 
 
@@ -70,6 +74,8 @@ def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any
 def _why(exp: Experiment, parts: Sequence[Part]) -> str:
     """Why K is held as it is."""
     part = max(parts, key=lambda part: part.kernel_bytes)
+    if part.plan.plan == "factor":
+        return f"the config asks for an approximation, whose factor needs {size(part.kernel_bytes)}"
     if exp.plan != "auto":
         return f"the config says plan: {exp.plan}, or no host but this one sees the store's folder"
     budget = min(exp.cache.limit, exp.cache.disk)
@@ -101,7 +107,8 @@ def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
 def _held_bytes(exp: Experiment, part: Part) -> int:
     """Rows and K, or its columns, on the node that solves; where they are in shards of other hosts it has neither."""
     far = part.plan.plan == "shards" and exp.cluster.remote
-    return 0 if far else min(part.kernel_bytes, exp.cache.limit) + _row_bytes(part)
+    held = part.kernel_bytes if part.plan.plan == "factor" else min(part.kernel_bytes, exp.cache.limit)
+    return 0 if far else held + _row_bytes(part)
 
 
 def _whole(parts: Sequence[Part]) -> list[tuple[Part, list[Any]]]:
@@ -134,6 +141,8 @@ def _strip_bytes(bundle: Sequence[Part]) -> int:
     part = bundle[0]
     if part.plan.gram is None:
         return _row_bytes(part)
+    if part.plan.plan == "factor":
+        return _row_bytes(part) + 2 * BLOCK_BYTES
     strips = partition(part.data.n_merged, part.plan.dtype)
     strip = (strips[0][1] - strips[0][0]) * part.data.n_merged * np.dtype(part.plan.dtype).itemsize
     return _row_bytes(part) + (len(bundle) + 1) * strip
@@ -145,9 +154,15 @@ def _folder_bytes(path: str) -> int:
 
 def _evaluations(parts: Sequence[Part]) -> dict[str, int]:
     """Entries of K computed, each pair once, and what a kernel for every problem alone would add."""
-    pairs = [part.data.n_merged * (part.data.n_merged + 1) // 2 for part in parts]
+    pairs = [_entries(part) for part in parts]
     alone = [count * sum(map(len, part.chains)) for count, part in zip(pairs, parts, strict=True)]
     return {"kernel_evaluations": sum(pairs), "kernel_evaluations_saved": sum(alone) - sum(pairs)}
+
+
+def _entries(part: Part) -> int:
+    """Different entries of K, or those of its factor."""
+    n = part.data.n_merged
+    return n * (n + 1) // 2 if part.plan.plan != "factor" else part.plan.values(n)
 
 
 def _found(parts: Sequence[Part]) -> dict[str, int]:
@@ -159,7 +174,7 @@ def _found(parts: Sequence[Part]) -> dict[str, int]:
 
 
 def _has_kernel(part: Part) -> bool:
-    return part.plan.gram is not None and (Path(part.plan.gram) / "zarr.json").is_file()
+    return part.plan.gram is not None and (Path(part.plan.gram) / MANIFEST).is_file()
 
 
 # --- what cannot fit ------------------------------------------------------------------------------------------------
@@ -171,7 +186,7 @@ def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, 
             f"a worker needs {size(found['worker_bytes'])} for its rows and strips of K, and cluster.memory is "
             f"{size(worker)}; raise cluster.memory or lower data.rows"
         )
-    held = [part for part in parts if part.plan.plan != "shards"]
+    held = [part for part in parts if part.plan.plan not in ("shards", "factor")]
     columns = max([2 * part.data.n_merged * np.dtype(part.plan.dtype).itemsize for part in held], default=0)
     if columns > exp.cache.limit:
         raise MemoryLimit(
@@ -181,9 +196,16 @@ def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, 
     if found["memory_bytes"] > node:
         raise MemoryLimit(
             f"the solver needs {size(found['memory_bytes'])} of memory, and this machine has {size(node)}; "
-            "lower cache.limit, so that columns are computed on demand, or data.rows"
+            + _smaller(parts)
         )
     _check_disk(root, parts, exp.cache.disk)
+
+
+def _smaller(parts: Sequence[Part]) -> str:
+    """What would need less memory."""
+    if any(part.plan.plan == "factor" for part in parts):
+        return "lower approximation.rank or data.rows"
+    return "lower cache.limit, so that columns are computed on demand, or data.rows"
 
 
 def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
@@ -210,15 +232,16 @@ def _seconds(exp: Experiment, parts: Sequence[Part], workers: int | None) -> tup
     tried = {int(k) for k in np.linspace(0, len(parts) - 1, min(len(parts), SAMPLED)).round()}
     samples = {k: _part_seconds(parts[k], threads, workers or threads) for k in tried}
     kernel = solve = score = 0.0
-    alternatives = dict.fromkeys(PLANS, 0.0)
+    plans = dict.fromkeys([*PLANS, *(part.plan.plan for part in parts)])
+    alternatives = dict.fromkeys(plans, 0.0)
     for k, (part, todo) in enumerate(zip(parts, open_, strict=True)):
         near = samples[min(samples, key=lambda other: abs(other - k))]
         share = len(todo) / max(1, len(part.chains))
         kernel += near["kernel"] if todo and not _has_kernel(part) else 0.0
         solve += share * near["solve"]
         score += near["score"]
-        for name in PLANS:
-            alternatives[name] += near[name]
+        for name in plans:
+            alternatives[name] += near.get(name, 0.0)
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
     start = REPORT_SECONDS + (PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0)
@@ -263,6 +286,9 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
         "columns": len(chains) * each + COLUMN_WASTE * union * n * entry / threads,
         "shards": solve_seconds(at, works, len(chains), union, entry, exact, rate),
     }
+    if part.plan.plan == "factor":
+        solve["resident"] += kernel
+        return solve | _factor_seconds(part, threads, workers, (entry, scored, rate.entry), union)
     scored = PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads
     mapped = part.plan.plan == "resident"
     return solve | {
@@ -274,12 +300,27 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     }
 
 
+def _factor_seconds(
+    part: Part, threads: int, workers: int, each: tuple[float, float, float], union: float
+) -> dict[str, float]:
+    """Of a factor, its problems and their proof.
+
+    `each` are seconds of a value of K in the factor's type and in float64, and of a number that is read.
+    """
+    (entry, exact, read), numbers, chains = each, _entries(part), part.chains
+    rank, problem = numbers / part.data.n_merged, EPOCHS * numbers * read
+    kernel = numbers * (entry + SOLVED * rank) / workers
+    solve = problem * sum(map(len, chains)) / min(threads, len(chains))
+    score = (numbers + union * rank + 0.5 * union**2) * exact / threads
+    return {"factor": kernel + solve, "problem": problem, "kernel": kernel, "solve": solve, "score": score}
+
+
 def _shared_products(exp: Experiment, parts: Sequence[Part]) -> float:
     """Kernel seconds of all parts together, relative to one by one: bundles share their inner products."""
     alone = together = 0.0
     for bundle in bundles(exp, _whole(parts)):
         first = bundle[0][0]
-        if first.plan.gram is None:
+        if first.plan.plan != "resident":
             continue
         dataset = datasets.open_dataset(first.data.path)
         kernels = [part.group.kernel for part, _ in bundle]

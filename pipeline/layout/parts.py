@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask, check_feasible
 from pipeline.config.schema import Experiment
-from pipeline.kernel.choose import KernelPlan, choose_plan, plan_kernel
+from pipeline.kernel.choose import KernelPlan, plan_kernel
 from pipeline.kernel.strips import SHARED
 from pipeline.kinds.labels import class_weights
 from pipeline.layout.sweep import (
@@ -64,8 +64,8 @@ class Part:
 
     @property
     def kernel_bytes(self) -> int:
-        """Bytes of the whole K."""
-        return self.data.n_merged**2 * np.dtype(self.plan.dtype).itemsize
+        """Bytes of the whole K, or of its factor."""
+        return self.plan.values(self.data.n_merged) * np.dtype(self.plan.dtype).itemsize
 
 
 def parts_of(
@@ -74,7 +74,7 @@ def parts_of(
     """Kernels and problems of the points that train on one dataset; `folds` default to those of the experiment."""
     dataset = datasets.open_dataset(data.path)
     folds = folds_of(exp, dataset) if folds is None else folds
-    return [_part(root, data, dataset, group, folds) for group in kernel_groups(points, dataset, choose_plan)]
+    return [_part(root, data, dataset, group, folds) for group in kernel_groups(points, dataset)]
 
 
 def _part(root: Path, data: Ingested, dataset: Any, group: KernelGroup, folds: Sequence[Fold]) -> Part:
@@ -107,6 +107,7 @@ def task_for(exp: Experiment, root: Path, data: Ingested, plan: KernelPlan, targ
         class_weight=class_weights(exp.class_weight, data.classes),
         solver=exp.solver_for(data.n_features).spec(),
         probability=exp.probability,
+        approximation=plan.approximation,
     )
 
 
@@ -117,9 +118,7 @@ def bundles(exp: Experiment, waiting: Sequence[Waiting]) -> Iterator[list[Waitin
     """Parts whose K come from the same inner products, as many at once as the budgets hold twice."""
     for alike in grouped(waiting, lambda item: (item[0].data.path, item[0].plan.dtype, item[0].plan.plan)):
         part = alike[0][0]
-        K_bytes = part.data.n_merged**2 * np.dtype(part.plan.dtype).itemsize
-        size = (
-            1 if part.plan.gram is None else min(SHARED, max(1, min(exp.cache.limit, exp.cache.disk // 2) // K_bytes))
-        )
+        budget = min(exp.cache.limit, exp.cache.disk // 2)
+        size = min(SHARED, max(1, budget // part.kernel_bytes)) if part.plan.plan == "resident" else 1
         for start in range(0, len(alike), size):
             yield alike[start : start + size]

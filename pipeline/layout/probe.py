@@ -16,10 +16,12 @@ from pipeline.answers.problem import ProblemTask
 from pipeline.layout.rates import Rates
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.monitor import Monitor
+from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread
+from svmcore.solution import Solution
 from svmcore.solvers import Solver
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
+from svmcore.train.chains import NOWHERE, Handover, Problem, Solved, Start, answers
 
 __all__ = ["Sample", "Work", "block_seconds", "seconds_of"]
 
@@ -73,27 +75,34 @@ class Sample:
     def _solved(self, chain: Sequence[ProblemTask], m: int) -> Work:
         gram = self.gram if m == self.gram.n else self.gram.take(np.arange(m))
         y = self.kind.goals(self.targets[:m], self.n_classes, chain[0].multiclass)[chain[0].target].y
-        beta, support, steps = None, [], 0
-        for task in chain:
-            if self.kind.answers == "labels" and not ((y > 0).any() and (y < 0).any()):
-                return Work((1.0,) * len(chain), 1.0)
-            solution = _solve(task, gram, y, self.counts[:m], beta)
-            beta = solution.beta
-            support.append(float(len(solution.support)))
-            steps += solution.n_iter
-        return Work(tuple(support), float(steps))
+        if self.kind.answers == "labels" and not ((y > 0).any() and (y < 0).any()):
+            return Work((1.0,) * len(chain), 1.0)
+        solved = [solution for _, solution in answers(_Tried(task, gram, y, self.counts[:m]) for task in chain)]
+        support = tuple(float(len(solution.support)) for solution in solved)
+        return Work(support, float(sum(solution.n_iter for solution in solved)))
 
 
 def _power(large: float, small: float, bounds: tuple[float, float]) -> float:
     return min(max(math.log2(max(large, 1.0) / max(small, 1.0)), bounds[0]), bounds[1])
 
 
-def _solve(task: ProblemTask, gram: ResidentGram, y: Any, counts: Any, beta: Any) -> Any:
-    """Solve the problem with the production solver: a plan must not take as long as a textbook's would."""
-    C = counts * (1e6 if task.C is None else task.C)
-    qp = task.built.nearest(y, C).program(gram, y, C)
-    solver = Solver.create({"name": "smo", "tol": max(1e-4, float(task.solver.get("tol", 1e-3))), "max_iter": MAX_ITER})
-    return solver.solve(qp, beta if beta is not None and len(beta) == qp.m else None, Monitor(warn=False))
+class _Tried(Problem[Solved]):
+    """A task on the sample, by the production solver: a plan must not take as long as a textbook's would."""
+
+    def __init__(self, task: ProblemTask, gram: ResidentGram, y: Any, counts: Any) -> None:
+        self.gram, self.y, self.C = gram, y, counts * (1e6 if task.C is None else task.C)
+        self.machine = task.built.nearest(y, self.C)
+        tol = max(1e-4, float(task.solver.get("tol", 1e-3)))
+        self.solver = Solver.create({"name": "smo", "tol": tol, "max_iter": MAX_ITER})
+
+    def program(self) -> SignedQP:
+        return self.machine.program(self.gram, self.y, self.C)
+
+    def start(self, qp: SignedQP, before: Solved | None) -> Start:
+        return NOWHERE if before is None else Handover.of(*before).start(qp, self.machine, before[0].p)
+
+    def keep(self, qp: SignedQP, solution: Solution) -> Solved:
+        return qp, solution
 
 
 def seconds_of(work: Work, n: int, rate: Rates, exact: float) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 
 from pipeline.answers.warm import warm_up
 from pipeline.kernel import strips
-from pipeline.kernel.gram import allocate
+from pipeline.kernel.folder import allocate
 from pipeline.storage.files import write_json
 from svmcore.monitor import Monitor
 from svmcore.points import Floats

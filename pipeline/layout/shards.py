@@ -42,7 +42,8 @@ def solve_seconds(
     each = chains / max(1, len(works))
     problems = each * sum(len(work.support) for work in works)
     support = each * sum(sum(work.support) for work in works)
-    divided = WASTE * union * at.n * entry + support * at.n * (PASSES * rate.entry + 0.5 * exact)
+    proofs = each * sum(size**2 for work in works for size in work.support)  # pairs of support vectors, in float64
+    divided = WASTE * union * at.n * entry + support * at.n * PASSES * rate.entry + proofs * exact
     divided += problems * PROBLEM_ROW * at.n
     rounds = problems * FIRST_ROUNDS + WASTE * support / NEWCOMERS
     moved = WASTE * union * at.p * 8.0 * at.workers + rounds * TOLD_BYTES * at.workers + problems * ROW_BYTES * at.n

@@ -16,7 +16,7 @@ import numpy as np
 from pipeline.answers.problem import ProblemTask, held_out_counts
 from pipeline.config.points import canonical_json
 from pipeline.config.schema import Experiment
-from pipeline.kernel.choose import served_kernel
+from pipeline.kernel.choose import held_as
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 
@@ -53,7 +53,7 @@ class Point:
 class KernelGroup:
     """Points on one dataset that share K: the kernel that it is of (`served_kernel`), and how it is held."""
 
-    plan: str  # resident | columns
+    plan: str  # resident | columns | factor
     kernel: Kernel
     dtype: np.dtype
     points: tuple[Point, ...]
@@ -81,18 +81,17 @@ def data_groups(points: Iterable[Point]) -> list[list[Point]]:
     return grouped(points, lambda point: canonical_json(point.exp.data.model_dump()))
 
 
-def kernel_groups(
-    points: Iterable[Point], dataset: Any, plan: Callable[[Experiment, Any, int], str]
-) -> list[KernelGroup]:
-    """Points of one dataset by the K they need; `plan(exp, dataset, itemsize)` is resident or columns."""
+def kernel_groups(points: Iterable[Point], dataset: Any) -> list[KernelGroup]:
+    """Points of one dataset by the K they need."""
 
     def described(point: Point) -> KernelGroup:
-        kernel = point.exp.build_kernel().resolved(dataset.n_features, dataset.variance)
-        kernel = served_kernel(kernel, point.exp.machine)
-        dtype = np.dtype(point.exp.solver_for(dataset.n_features).column_dtype)
-        return KernelGroup(plan(point.exp, dataset, dtype.itemsize), kernel, dtype, (point,))
+        return KernelGroup(*held_as(point.exp, dataset), (point,))
 
-    groups = grouped(map(described, points), lambda g: (g.plan, g.dtype.name, canonical_json(g.kernel.spec())))
+    def key(group: KernelGroup) -> Hashable:
+        values = [group.kernel.spec(), group.points[0].exp.approximation]
+        return group.plan, group.dtype.name, canonical_json(values)
+
+    groups = grouped(map(described, points), key)
     return [dataclasses.replace(g[0], points=tuple(one.points[0] for one in g)) for g in groups]
 
 

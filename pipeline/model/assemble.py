@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.answers.low_rank import landmark_model
 from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import ProblemResult, coefficients, sigmoids_of
 from pipeline.kinds.labels import label_array
@@ -22,13 +23,19 @@ __all__ = ["assemble", "class_entries", "evaluation_of"]
 def assemble(
     dataset: Any, kernel: dict[str, Any], tasks: Sequence[ProblemTask], results: Sequence[ProblemResult]
 ) -> tuple[Model, Any]:
-    """One model over the union of the problems' support vectors; returns it with their merged rows (m,)."""
+    """One model over the union of the problems' support vectors, or over landmarks.
+
+    Returns it with the merged rows (m,) of the support vectors.
+    """
     union = np.unique(np.concatenate([result.rows for result in results]))
     coef = np.array([coefficients(result, union) for result in results])
     bias = np.array([result.bias / result.scale for result in results])
     classes = label_array(dataset.classes if dataset.kind.answers == "labels" else [])
-    first = tasks[0]
-    parts = dataset.X()[union], coef, bias, classes, first.multiclass, first.built.name, sigmoids_of(results)
+    first, vectors = tasks[0], None
+    if first.approximation is not None:
+        vectors, coef = landmark_model(dataset, kernel, first, results)
+    rows = dataset.X()[union] if vectors is None else vectors
+    parts = rows, coef, bias, classes, first.multiclass, first.built.name, sigmoids_of(results)
     return Model(Kernel.create(kernel), *parts), union
 
 

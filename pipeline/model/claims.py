@@ -15,12 +15,13 @@ the solver worked in excuses nothing.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pipeline.answers.result import finite
+from svmcore.approximation import ExactBound
 from svmcore.certificate import BAR, SHARE, SLACK, Certificate, Evaluation
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
@@ -29,8 +30,9 @@ from svmcore.solvers import Solver
 from svmcore.sources.base import matvec_and_sizes
 from svmcore.tasks import SVC, Answer, Task
 
-__all__ = ["Difference", "Found", "differences_of"]
+__all__ = ["Difference", "Found", "LowRankFound", "bound_differences", "differences_of", "variables_of"]
 
+SAME = 1e-9  # relative: bounds of one answer on two machines
 FEASIBLE = 1e-12  # of the sum of the coefficients' sizes
 EPS = float(np.finfo(np.float64).eps)
 
@@ -158,16 +160,51 @@ class Found:
         return self.evaluation.certificate.bar + _number(claim, "bar")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class LowRankFound(Found):
+    """One problem recomputed through the landmarks, and what it proves of the exact machine."""
+
+    errors: Floats = dataclasses.field(default_factory=lambda: np.empty(0))
+    exact: ExactBound | None = None
+
+    def doubts(self, served: Any, claim: dict[str, Any]) -> Floats:
+        """Both decision values are of float64 values."""
+        return np.asarray(2.0 * self.errors + self.bias_slack(claim)) / self.scale
+
+
 def _number(claim: dict[str, Any], key: str) -> float:
     """A stated number; models of an older format state no uncertainty, and infinite ones are None."""
     value = claim.get(key)
     return float(value) if value is not None else 0.0 if key not in claim else math.inf
 
 
+def variables_of(qp: SignedQP, beta: Floats, doubled: Sequence[Sequence[float]]) -> Floats:
+    """Variables (m,) of a solution from those of its coefficients, rounded as these are.
+
+    `doubled` are rows, with amounts, whose two variables were both not 0.
+    """
+    amounts = np.zeros(qp.source.n)
+    for row, amount in doubled:
+        amounts[int(row)] = amount
+    both = qp.at_variables(amounts)
+    return qp.snapped(beta + np.where(qp.hi > 0, both, -both) if len(doubled) else beta)
+
+
 def differences_of(claim: dict[str, Any], bias: float, found: Found) -> list[Difference]:
     """What a model claims of a class (or pair) and its coefficients do not bear out."""
     parts = [*_certificate(claim, found), *_status(claim, found), *_counts(claim, found), *_bias(claim, bias, found)]
     return [Difference(f"{part} of class {claim['label']}", stored, here) for part, stored, here in parts]
+
+
+def bound_differences(claim: dict[str, Any], found: LowRankFound) -> list[Difference]:
+    """What a model claims of the exact optimum, and its coefficients do not bear out."""
+    assert found.exact is not None
+    stated, here, slack = claim["exact"], dataclasses.asdict(found.exact), found.bar(claim)
+    return [
+        Difference(f"exact {name} of class {claim['label']}", stated[name], here[name])
+        for name in ("primal", "dual")
+        if not abs(stated[name] - here[name]) <= slack + SAME * abs(here[name])
+    ]
 
 
 Wrong = Iterator[tuple[str, Any, Any]]

@@ -88,7 +88,7 @@ def _local(path: str | Path) -> Path:
 def model_folder(path: str | Path) -> Path:
     """Folder of a model given it or its run folder (a path, or a URL: copied here); InputError if there is none."""
     folder = _local(path)
-    for candidate in (folder, folder / "model.zarr"):
+    for candidate in (folder / "model.zarr", folder):
         if (candidate / MANIFEST).is_file() or (candidate.name == "model.zarr" and candidate.is_dir()):
             return candidate
     raise InputError(f"no model at {path}; give the model.zarr of a run, or the run's folder")

@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ import numpy as np
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.sections import Data
 from pipeline.model.stored import StoredModel, load_model
+from pipeline.rows.drift import Sample, drift_of
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.storage.files import check_writable, writing
@@ -46,11 +48,13 @@ class Predictions:
         return self.decision if self.probability is None else np.hstack([self.decision, self.probability])
 
 
-def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterator[Predictions]:
+def predict(
+    stored: StoredModel, url: str, ignore_extra: bool = False, sample: Sample | None = None
+) -> Iterator[Predictions]:
     """Yield predictions of the rows at `url`, block by block.
 
     Columns are found by name where both sides have names; `ignore_extra` leaves out those that the training data did
-    not have.
+    not have. A `sample` takes the rows as the kernel sees them.
 
     Raises
     ------
@@ -62,7 +66,10 @@ def predict(stored: StoredModel, url: str, ignore_extra: bool = False) -> Iterat
     base, texts = stored.metadata.get("base"), schema.vocabularies()
     source = open_source(url, config, base=base, n_features=schema.p, schema=schema, texts=texts)
     for block in source.blocks():
-        decision = stored.decide(block.X if schema.is_plain else as_dense(block.X))
+        rows = stored.prepared(block.X if schema.is_plain else as_dense(block.X))
+        if sample is not None:
+            sample.add(rows)
+        decision = stored.model.decision_function(rows)
         said, chances = stored.kind.predicted(stored.model, decision), stored.model.probabilities(decision)
         yield Predictions(said, decision, block.y, block.id, chances)
 
@@ -73,6 +80,7 @@ def predict_to_file(
     output: str | Path | None = None,
     progress: Progress | None = None,
     ignore_extra: bool = False,
+    drift: bool = False,
 ) -> dict[str, Any]:
     """Predict the rows at `url` with the model at `path` into `output` (.csv, .parquet or .json; None: collected).
 
@@ -83,16 +91,21 @@ def predict_to_file(
         and `decision`, `probability` where the model has it, and `ids` where the rows have the column of data.id. Of
         classes: `accuracy` (of the rows with a label of the training data; None without any), `n_unknown` rows with
         another label, which `unknown_labels` lists, `classes`. Of values: `r2`, `mae`, `rmse`, `max_error`. Of novelty:
-        `rejected`, `roc_auc`.
+        `rejected`, `roc_auc`. With `drift` how far the rows are from those of training, see
+        `pipeline.rows.drift.drift_of`.
     """
     writer = _writer(output)
     stored = load_model(path)
     n, tell = 0, progress or silent
     text = format_of(url) in ("csv", "libsvm")
     tally = stored.kind.tally(url, text, stored.classes, stored.model.scheme)
+    sample, said = Sample() if drift else None, Counter[Any]()
+    if drift and stored.summary is None:
+        raise InputError(f"--drift: the model {stored.path} does not know its training rows; train it again")
     with writer(stored, output) as sink:
-        for part in predict(stored, url, ignore_extra):
+        for part in predict(stored, url, ignore_extra, sample):
             sink.write(part)
+            said.update(part.said.tolist() if drift else ())
             tally.add(part.y, part.decision)
             n += len(part.said)
             tell("predict", n, 0)
@@ -104,7 +117,13 @@ def predict_to_file(
         "n": n,
         **tally.record(),
         **sink.collected,
+        **({} if sample is None else {"drift": drift_of(stored, sample.rows(), _shares(stored, said))}),
     }
+
+
+def _shares(stored: StoredModel, said: Counter[Any]) -> list[float]:
+    """Of the classes among the predictions."""
+    return [said[label] / max(1, said.total()) for label in stored.classes]
 
 
 # --- where they go --------------------------------------------------------------------------------------------------

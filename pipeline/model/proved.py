@@ -11,10 +11,10 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import ProblemResult
-from pipeline.kernel.choose import served_kernel
 from svmcore.model import Model
 from svmcore.model.multiclass import is_told
 from svmcore.train.doubt import Doubts
+from svmcore.train.plan import served_kernel
 
 __all__ = ["proved_labels"]
 

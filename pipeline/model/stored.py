@@ -15,6 +15,7 @@ import numpy as np
 from pipeline.kinds import Kind, kind_of
 from pipeline.kinds.labels import label_array
 from pipeline.model.parts import FORMAT, check_model, mark_as_own, model_folder, write_model_manifest
+from pipeline.rows.drift import Summary
 from pipeline.rows.row_files import as_dense
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
@@ -50,6 +51,10 @@ class StoredModel:
         (m,) merged training rows that the support vectors are.
     path
         The model's folder.
+    summary
+        What its training rows were like; None of a model from elsewhere.
+    alpha
+        (k, m) coefficients of the rows `support`, where the model is one over landmarks; else None: they are its own.
     """
 
     model: Model
@@ -58,6 +63,8 @@ class StoredModel:
     metadata: dict[str, Any]
     support: Any
     path: str
+    summary: Summary | None = None
+    alpha: Any = None
 
     @property
     def classes(self) -> list[Any]:
@@ -106,7 +113,11 @@ class StoredModel:
 
     def decide(self, X: Any) -> Any:
         """Decision values of rows (n, p) as a source reads them: see `Schema.encode`."""
-        return self.model.decision_function(self.scaling.apply(self.schema.encode(X)))
+        return self.model.decision_function(self.prepared(X))
+
+    def prepared(self, X: Any) -> Any:
+        """Rows (n, p) as a source reads them, as the kernel sees them."""
+        return self.scaling.apply(self.schema.encode(X))
 
     def _rows(self, X: Any, ignore_extra: bool) -> Any:
         if is_frame(X):
@@ -128,8 +139,12 @@ def save_model(
     support: Any,
     metadata: Mapping[str, Any],
     schema: Schema | None = None,
+    summary: Summary | None = None,
+    alpha: Any = None,
 ) -> dict[str, Any]:
     """Write a model as a zarr group and its manifest; returns the manifest. Without a schema, rows are taken as read.
+
+    `alpha` (k, len(support)) are the coefficients of the training rows, of a model over landmarks.
 
     Chunks are raw with a crc32c, so that equal models are equal bytes.
     """
@@ -139,9 +154,11 @@ def save_model(
     arrays = {"coef": model.coef, "bias": model.bias, "support": np.asarray(support, np.int64)}
     arrays |= {} if model.sigmoids is None else {"sigmoids": model.sigmoids}
     arrays |= {"shift": scaling.shift, "factor": scaling.factor}
+    arrays |= {} if alpha is None else {"alpha": alpha}
     schema = schema or Schema(len(scaling.factor))
     arrays |= schema.arrays()
     arrays |= _rows_as_arrays(model.support_vectors)
+    arrays |= {} if summary is None else _summary_arrays(summary)
     for name, values in arrays.items():
         _write_array(group, name, np.ascontiguousarray(values))
     group.attrs.update(
@@ -156,6 +173,7 @@ def save_model(
             "schema": schema.record(),
             "shape": list(model.support_vectors.shape),
             "sparse": not isinstance(model.support_vectors, np.ndarray),
+            **({} if summary is None else {"summary": {"rows": summary.rows.shape[0], "shares": [*summary.shares]}}),
         }
     )
     manifest = write_model_manifest(Path(path))
@@ -168,11 +186,16 @@ def _plain(values: Any) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
-def _rows_as_arrays(rows: Any) -> dict[str, Any]:
+def _rows_as_arrays(rows: Any, name: str = "support_vectors", short: str = "sv") -> dict[str, Any]:
     if isinstance(rows, np.ndarray):
-        return {"support_vectors": rows}
+        return {name: rows}
     csr = rows.tocsr()
-    return {"sv_data": csr.data, "sv_indices": csr.indices, "sv_indptr": csr.indptr}
+    return {f"{short}_data": csr.data, f"{short}_indices": csr.indices, f"{short}_indptr": csr.indptr}
+
+
+def _summary_arrays(summary: Summary) -> dict[str, Any]:
+    known = {} if summary.quantiles is None else {"quantiles": summary.quantiles}
+    return known | _rows_as_arrays(summary.rows, "sample", "sample")
 
 
 def _write_array(group: Any, name: str, values: Any) -> None:
@@ -227,8 +250,19 @@ def _opened(folder: Path) -> StoredModel:
     )
     scaling = Scaling(metadata["scaling"], read("shift"), read("factor"))
     schema = _schema(read, group, metadata, len(scaling.factor))
-    _check_shapes(model, scaling, schema)
-    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder))
+    summary = _summary(read, group, metadata)
+    _check_shapes(model, scaling, schema, summary)
+    alpha = read("alpha") if "alpha" in group else None
+    return StoredModel(model, scaling, schema, metadata, read("support"), address_of(folder), summary, alpha)
+
+
+def _summary(read: Any, group: Any, metadata: Mapping[str, Any]) -> Summary | None:
+    """What the training rows were like; an older model does not say."""
+    found = metadata.get("summary")
+    if found is None:
+        return None
+    rows = _rows_from_arrays(read, {**metadata, "shape": [found["rows"], metadata["shape"][1]]}, "sample", "sample")
+    return Summary(rows, read("quantiles") if "quantiles" in group else None, found["shares"])
 
 
 def _schema(read: Any, group: Any, metadata: Mapping[str, Any], p: int) -> Schema:
@@ -238,7 +272,7 @@ def _schema(read: Any, group: Any, metadata: Mapping[str, Any], p: int) -> Schem
     return Schema.of(metadata["schema"], {name: read(name) for name in ("fill", "least", "largest") if name in group})
 
 
-def _check_shapes(model: Model, scaling: Scaling, schema: Schema) -> None:
+def _check_shapes(model: Model, scaling: Scaling, schema: Schema, summary: Summary | None) -> None:
     """Refuse parts that do not belong together: coefficients (k, m), rows (m, p), biases (k,), scaling (p,)."""
     k, m = model.coef.shape
     p = model.support_vectors.shape[1]
@@ -251,6 +285,9 @@ def _check_shapes(model: Model, scaling: Scaling, schema: Schema) -> None:
         "schema": ((schema.width,), (p,)),
         **{name: (values.shape, (schema.p,)) for name, values in schema.arrays().items()},
     }
+    found |= {} if summary is None else {"sample": (summary.rows.shape[1:], (p,))}
+    if summary is not None and summary.quantiles is not None:
+        found["quantiles"] = (summary.quantiles.shape, (11, p))
     for name, (given, needed) in found.items():
         if given != needed:
             raise InputError(f"{name} has the shape {given}, and {needed} belongs to coefficients of {(k, m)}")
@@ -265,9 +302,10 @@ def _read_array(folder: Path, group: Any, name: str) -> Any:
     return array[...]
 
 
-def _rows_from_arrays(read: Any, metadata: Mapping[str, Any]) -> Any:
+def _rows_from_arrays(read: Any, metadata: Mapping[str, Any], name: str = "support_vectors", short: str = "sv") -> Any:
     if not metadata["sparse"]:
-        return read("support_vectors")
+        return read(name)
     from scipy import sparse
 
-    return sparse.csr_matrix((read("sv_data"), read("sv_indices"), read("sv_indptr")), shape=metadata["shape"])
+    parts = tuple(read(f"{short}_{part}") for part in ("data", "indices", "indptr"))
+    return sparse.csr_matrix(parts, shape=metadata["shape"])

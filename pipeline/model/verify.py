@@ -19,36 +19,42 @@ from scipy import sparse
 
 from pipeline.answers.calibrate import sigmoid_of
 from pipeline.answers.problem import ProblemTask, problem_of, training_counts
+from pipeline.answers.result import scratch
 from pipeline.compute.progress import Progress, silent
 from pipeline.config.keys import copied
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
 from pipeline.config.values import BUNDLED
-from pipeline.kernel.choose import served_kernel
 from pipeline.kinds.base import Outputs
 from pipeline.model import decisions
-from pipeline.model.claims import Difference, Found, differences_of
+from pipeline.model.claims import Difference, Found, LowRankFound, bound_differences, differences_of, variables_of
 from pipeline.model.parts import ChangedPart, is_own_model, model_folder
 from pipeline.model.signature import signature_fault
 from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows import dataset as datasets
 from pipeline.rows.schema import Schema
 from pipeline.storage.bucket import address_of
+from pipeline.storage.manifest import MANIFEST, Damaged
+from pipeline.storage.runs import check_run
+from svmcore.approximation import FeatureMap, Proof
 from svmcore.certificate import evaluate
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.model.probability import sigmoid
 from svmcore.points import Floats
-from svmcore.qp import SignedQP
-from svmcore.solvers import Solver
+from svmcore.solution import Status
+from svmcore.solvers import Outcome, Solver
+from svmcore.solvers.base import judged
 from svmcore.sources import CachedColumns, ComputedColumns
 from svmcore.tasks import Task
+from svmcore.train.plan import served_kernel
 
 __all__ = ["verify"]
 
 COLUMN_BYTES = 2 << 30
 PROBABILITY = 0.05  # that two fits of a sigmoid may be apart: folds whose bias is an interval end elsewhere in it
+INDEPENDENT = 1e-15  # of stored landmarks all are kept
 
 
 def verify(
@@ -83,18 +89,36 @@ def verify(
         No model there, a newer format, a source that cannot be read, or one that only a stranger's model names.
     """
     folder = model_folder(path)
-    report: dict[str, Any] = {"model": address_of(folder), "agrees": False}
+    found: dict[str, Any] = {}
+    differences = _changed_files(path, folder)
     try:
         stored = load_model(folder)
+        if key is not None and (fault := signature_fault(folder, key)):
+            differences.append(Difference("signature", "of the given key", fault))
+        else:
+            exp = load_experiment(_with_sources(stored, source, test, trust or is_own_model(folder)))
+            with tempfile.TemporaryDirectory(prefix="marginflow-verify-") as root:
+                found, recomputed = _recompute(stored, exp, Path(root), progress or silent)
+            differences += recomputed
     except ChangedPart as error:
-        return report | {"differences": [{"part": error.part, "stored": "its sha256", "recomputed": str(error)}]}
-    if key is not None and (fault := signature_fault(folder, key)):
-        return report | {"differences": [{"part": "signature", "stored": "of the given key", "recomputed": fault}]}
-    exp = load_experiment(_with_sources(stored, source, test, trust or is_own_model(folder)))
-    with tempfile.TemporaryDirectory(prefix="marginflow-verify-") as root:
-        found, differences = _recompute(stored, exp, Path(root), progress or silent)
+        differences.append(_changed(error))
     listed = [dataclasses.asdict(difference) for difference in differences]
-    return report | {"agrees": not differences, "differences": listed} | found
+    return {"model": address_of(folder), "agrees": not differences, "differences": listed} | found
+
+
+def _changed(error: Damaged) -> Difference:
+    return Difference(error.part, "its sha256", str(error))
+
+
+def _changed_files(path: str | Path, model: Path) -> list[Difference]:
+    """What of a run is not what its manifest says; nothing where a model alone was given, or the run has none."""
+    if Path(path).name == model.name or not (model.parent / MANIFEST).is_file():
+        return []
+    try:
+        check_run(model.parent)
+    except Damaged as error:
+        return [_changed(error)]
+    return []
 
 
 def _with_sources(stored: StoredModel, source: str | None, test: str | None, trusted: bool) -> dict[str, Any]:
@@ -121,16 +145,18 @@ def _recompute(
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences
     entries: list[dict[str, Any]] = []
-    decision, doubts = [], []
-    served = _served_rounding(stored, dataset)
-    for claim, bias, found, fitted in _found(stored, dataset, root, progress):
+    served = None if stored.alpha is not None else _served_rounding(stored, dataset)
+    shape = len(stored.metadata["per_class"]), dataset.n_merged
+    decision, doubts = scratch(root, shape), scratch(root, shape)  # classes times rows: not held in memory
+    for k, (claim, bias, found, fitted) in enumerate(_found(stored, dataset, root, progress)):
         differences += differences_of(claim, bias, found)
-        stated = None if stored.model.sigmoids is None else stored.model.sigmoids[len(entries)].tolist()
+        stated = None if stored.model.sigmoids is None else stored.model.sigmoids[k].tolist()
         differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted)
+        if isinstance(found, LowRankFound):
+            differences += bound_differences(claim, found)
         entries.append({"label": claim["label"]} | found.record)
-        decision.append(found.decision)
-        doubts.append(found.doubts(served, claim))
-    scores, changed = _score_differences(stored, dataset, np.stack(decision, axis=1), np.stack(doubts, axis=1))
+        decision[k], doubts[k] = found.decision, found.doubts(served, claim)
+    scores, changed = _score_differences(stored, dataset, decision.T, doubts.T)
     return {"per_class": entries, **scores}, differences + changed
 
 
@@ -146,7 +172,7 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
     if meta["format"] >= 4:
         checks["schema"] = (_described(stored.schema), _described(dataset.schema))
     found = [Difference(part, *values) for part, values in checks.items() if values[0] != values[1]]
-    if not _equal_rows(dataset.X()[stored.support], model.support_vectors):
+    if stored.alpha is None and not _equal_rows(dataset.X()[stored.support], model.support_vectors):
         found.append(Difference("support_vectors", "rows of the model", "other rows in the data"))
     return found
 
@@ -173,15 +199,22 @@ def _found(
 ) -> Iterator[tuple[dict[str, Any], float, Found, list[float] | None]]:
     """Of each problem: what is claimed, the model's bias, what follows from its coefficients in float64, a sigmoid."""
     model, tasks, claims = stored.model, stored.metadata["tasks"], stored.metadata["per_class"]
+    if stored.alpha is not None:
+        posed = [_task(dataset, root, identity) for identity in tasks]
+        again = _recomputed(model, stored.alpha, stored.support, dataset, posed, claims)
+        for k, (claim, low) in enumerate(zip(claims, again, strict=True)):
+            yield claim, float(model.bias[k]), low, None
+            progress("verify", k + 1, len(tasks))
+        return
     computed = _columns(stored, dataset)
     anchor = computed.kernel.at_centre(computed.points)
     source = CachedColumns(computed, max(COLUMN_BYTES, 16 * computed.n))
     for k, (claim, identity) in enumerate(zip(claims, tasks, strict=True)):
-        task = ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_identity(identity))
+        task = _task(dataset, root, identity)
         qp, scale = problem_of(task, source), float(claim.get("rho", 1.0))
         coef = np.zeros(qp.source.n)
         coef[stored.support] = model.coef[k] * scale
-        beta = _variables(qp, task.built.variables(qp, coef), claim.get("doubled", []))
+        beta = variables_of(qp, task.built.variables(qp, coef), claim.get("doubled", []))
         solver, counts = Solver.create(task.solver), training_counts(task)
         found = Found(qp, beta, evaluate(qp, beta), solver, counts, anchor, task.built, scale)
         yield claim, float(model.bias[k]), found, sigmoid_of(task, qp, beta, found.decision, scale)
@@ -197,16 +230,29 @@ def _sigmoid_difference(part: str, stated: list[float] | None, fitted: list[floa
     return [] if off <= PROBABILITY else [Difference(part, stated, fitted)]
 
 
-def _variables(qp: SignedQP, beta: Floats, doubled: Sequence[Sequence[float]]) -> Floats:
-    """Variables (m,) of a solution from those of its coefficients, rounded as these are.
+def _recomputed(
+    model: Any, alpha: Floats, support: Floats, dataset: Any, tasks: Sequence[ProblemTask], claims: Sequence[Any]
+) -> Iterator[LowRankFound]:
+    """Each problem from the landmarks of a stored model and coefficients `alpha` (k, s) of the rows `support`."""
+    map_ = FeatureMap.of(model.kernel, model.support_vectors, INDEPENDENT)
+    X, scales = dataset.X(), np.array([float(claim.get("rho", 1.0)) for claim in claims])
+    coef = np.zeros((len(tasks), dataset.n_merged))
+    coef[:, support] = alpha * scales[:, None]
+    proof = Proof(map_, X, map_.sides(X, np.float64)[0], coef)
+    quadratic, outline = proof.quadratic(), proof.outline
+    for k, task in enumerate(tasks):
+        qp = problem_of(task, outline)
+        beta = variables_of(qp, task.built.variables(qp, coef[k]), claims[k].get("doubled", []))
+        evaluation = proof.evaluation(k, qp, beta, slice(None))
+        solver, counts = Solver.create(task.solver), training_counts(task)
+        known = qp, beta, evaluation, solver, counts, np.zeros(qp.source.n), task.built, float(scales[k])
+        found = LowRankFound(*known, errors=proof.errors(k))
+        solution = judged(qp, Outcome(Status.CONVERGED, 0, beta), evaluation, ())
+        yield dataclasses.replace(found, exact=proof.bound(k, qp, solution, float(quadratic[k])))
 
-    `doubled` are rows, with amounts, whose two variables were both not 0.
-    """
-    amounts = np.zeros(qp.source.n)
-    for row, amount in doubled:
-        amounts[int(row)] = amount
-    both = qp.at_variables(amounts)
-    return qp.snapped(beta + np.where(qp.hi > 0, both, -both) if len(doubled) else beta)
+
+def _task(dataset: Any, root: Path, identity: dict[str, Any]) -> ProblemTask:
+    return ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_identity(identity))
 
 
 def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:

@@ -1,13 +1,15 @@
 """Two runs side by side: what was asked, the data, the scores, the certificates, each class, the time."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.registry.aliases import run_at
+from pipeline.registry.aliases import current, run_at
+from pipeline.storage.base import Store
 from svmcore.errors import InputError
 
-__all__ = ["compare", "mcnemar"]
+__all__ = ["compare", "mcnemar", "neighbours", "read_run", "sides", "wilcoxon"]
 
 DATA = ("n_train", "n_test", "n_features")
 CERTIFICATE = ("status", "kkt_gap", "relative_gap", "n_support")
@@ -22,15 +24,19 @@ def compare(first: str, second: str) -> dict[str, Any]:
     -------
     dict
         `a`, `b`: addresses; `config`, `data`, `scores`, `certificate`, `seconds`: {key: [of a, of b]}, of the config
-        and the sources what differs; `per_class`: [{label, key: [of a, of b]}]; `mcnemar`: see `mcnemar`, None where
-        the two were not tested on the same rows.
+        and the sources what differs; `per_class`: [{label, key: [of a, of b]}]; `paired`: `mcnemar` or `wilcoxon`, None
+        where the two were not tested on the same rows.
 
     Raises
     ------
     InputError
         If there is no such run.
     """
-    a, b = _read(first), _read(second)
+    return sides(*(read_run(*run_at(place)) for place in (first, second)))
+
+
+def sides(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """Compare two runs as `read_run` gives them; see `compare`."""
     pairs = {key: [_flat(run["metrics"].get(key)) for run in (a, b)] for key in ("config", "provenance", "seconds")}
     data = {key: [run["metrics"].get(key) for run in (a, b)] for key in DATA}
     data |= _differing(*({k: v for k, v in side.items() if k.startswith("sources.")} for side in pairs["provenance"]))
@@ -44,18 +50,20 @@ def compare(first: str, second: str) -> dict[str, Any]:
         "certificate": {key: [run["metrics"].get(key) for run in (a, b)] for key in CERTIFICATE},
         "per_class": _classes(a["metrics"], b["metrics"]),
         "seconds": _both(*pairs["seconds"]),
-        "mcnemar": _tested(a, b),
+        "paired": _tested(a, b),
     }
 
 
-def _read(place: str) -> dict[str, Any]:
-    store, key = run_at(place)
+def read_run(store: Store, key: str) -> dict[str, Any]:
+    """`address`, `metrics` and `evaluation` of a run of a store."""
     found: dict[str, Any] = {"address": store.address(key)}
     for part in ("metrics", "evaluation"):
         try:
             found[part] = json.loads(store.get_bytes(f"{key}/{part}.json"))
         except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"no run at {place}: {part}.json is not there; `marginflow runs` lists the runs") from None
+            raise InputError(
+                f"no run at {found['address']}: {part}.json is not there; `marginflow runs` lists the runs"
+            ) from None
     return found
 
 
@@ -91,16 +99,46 @@ def _classes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]
     ]
 
 
+# --- the runs beside one ----------------------------------------------------------------------------------------------
+def neighbours(store: Store, run: Mapping[str, Any], alias: str) -> dict[str, Any]:
+    """`champion`, which an alias names, and `previous`, the newest run of the same name: each `a` against `run` as `b`.
+
+    None where there is none, or it can no longer be read.
+    """
+    name = str(run["metrics"]["config"]["name"])
+    move = current(store, name, alias)
+    keys = {
+        "champion": None if move is None else move.run,
+        "previous": max((key for key in store.run_keys() if key.partition("/")[0] == name), default=None),
+    }
+    return {"alias": alias} | {which: _against(store, key, run) for which, key in keys.items()}
+
+
+def _against(store: Store, key: str | None, run: Mapping[str, Any]) -> dict[str, Any] | None:
+    if key is None:
+        return None
+    try:
+        return sides(read_run(store, key), dict(run))
+    except (InputError, ValueError, KeyError):  # removed by hand, or of another version
+        return None
+
+
 # --- the same test rows -----------------------------------------------------------------------------------------------
 def _tested(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any] | None:
-    """McNemar's test, where both runs were tested on the same rows and say which of them were right."""
-    sides = [run["evaluation"].get("right") for run in (a, b)]
+    """The paired test of two runs, where both were tested on the same rows and say how they did on each."""
     rows = [(run["metrics"].get("provenance") or {}).get("test_rows") for run in (a, b)]
-    if None in (*sides, *rows) or rows[0] != rows[1] or len(sides[0]) != len(sides[1]):
+    if None in rows or rows[0] != rows[1]:
         return None
-    only_a = sum(x == "1" and y == "0" for x, y in zip(*sides, strict=True))
-    only_b = sum(x == "0" and y == "1" for x, y in zip(*sides, strict=True))
-    return mcnemar(only_a, only_b)
+    for key, test in (("right", _both_right), ("absolute_errors", wilcoxon)):
+        found = [run["evaluation"].get(key) for run in (a, b)]
+        if None not in found and len(found[0]) == len(found[1]):
+            return test(*found)
+    return None
+
+
+def _both_right(a: str, b: str) -> dict[str, Any]:
+    pairs = Counter(zip(a, b, strict=True))
+    return mcnemar(pairs["1", "0"], pairs["0", "1"])
 
 
 def mcnemar(only_a: int, only_b: int) -> dict[str, Any]:
@@ -114,13 +152,34 @@ def mcnemar(only_a: int, only_b: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        `only_a`, `only_b`, `p_value`: two-sided binomial with probability 1/2; 1.0 where they agree on every row.
+        `test`, `only_a`, `only_b`, `p_value`: two-sided binomial with probability
+        1/2; 1.0 where they agree on every row.
 
     >>> mcnemar(1, 9)
-    {'only_a': 1, 'only_b': 9, 'p_value': 0.021484375}
+    {'test': 'mcnemar', 'only_a': 1, 'only_b': 9, 'p_value': 0.021484375}
     """
     from scipy.stats import binomtest
 
     n = only_a + only_b
     p_value = float(binomtest(only_a, n).pvalue) if n else 1.0
-    return {"only_a": only_a, "only_b": only_b, "p_value": p_value}
+    return {"test": "mcnemar", "only_a": only_a, "only_b": only_b, "p_value": p_value}
+
+
+def wilcoxon(a: Sequence[float], b: Sequence[float]) -> dict[str, Any]:
+    """Wilcoxon's signed-rank test of the absolute errors (n,) of two regressions on the same rows (Wilcoxon 1945).
+
+    Returns
+    -------
+    dict
+        `test`, `closer_a`, `closer_b`: rows on which one of the two is closer; `p_value`: two-sided; 1.0 where the
+        errors are equal on every row.
+
+    >>> wilcoxon([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    {'test': 'wilcoxon', 'closer_a': 0, 'closer_b': 0, 'p_value': 1.0}
+    """
+    from scipy import stats
+
+    differences = [x - y for x, y in zip(a, b, strict=True) if x != y]
+    closer_a = sum(difference < 0 for difference in differences)
+    p_value = float(stats.wilcoxon(differences).pvalue) if differences else 1.0
+    return {"test": "wilcoxon", "closer_a": closer_a, "closer_b": len(differences) - closer_a, "p_value": p_value}

@@ -58,6 +58,9 @@ def _failures(gate: Gate, record: dict[str, Any], champion: dict[str, Any]) -> l
     gap = record["kkt_gap"]
     if gate.max_kkt_gap is not None and (gap is None or gap > gate.max_kkt_gap):
         failed.append({"rule": "max_kkt_gap", "found": gap, "needed": gate.max_kkt_gap})
+    drift = record.get("drift")
+    if gate.drift_p is not None and drift is not None and drift["p_value"] < gate.drift_p:
+        failed.append({"rule": "drift_p", "found": drift["p_value"], "needed": gate.drift_p})
     return failed
 
 

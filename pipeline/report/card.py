@@ -79,6 +79,7 @@ def _certificate(record: dict[str, Any]) -> list[str]:
     return [
         f"Worst of {len(record['per_class'])}: {record['status']}, {gaps}.",
         f"{formats.count(record['n_support'])} support vectors.",
+        *([f"Of the kernel itself: relative gap {number(record['exact_gap'])}."] if "exact_gap" in record else []),
         "`marginflow verify` recomputes it from the data.",
     ]
 

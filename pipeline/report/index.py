@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.registry.aliases import aliases
 from pipeline.registry.listing import date_of
+from pipeline.report.formats import score_name
 from pipeline.report.templates import template
 from pipeline.storage.base import Store
 
@@ -26,6 +27,8 @@ class Night:
     status: str
     failed: str
     is_champion: bool
+    score: float | None
+    scored_by: str
 
     @property
     def mark(self) -> str:
@@ -84,7 +87,8 @@ def _night(run: dict[str, Any], is_champion: bool) -> Night:
     failed = "; ".join(
         f"{one['rule']} {_short(one['found'])}, needed {_short(one['needed'])}" for one in gate.get("failed", ())
     )
-    return Night(run["key"], date_of(run)[:16].replace("T", " "), values, str(run.get("status")), failed, is_champion)
+    date, ranked = date_of(run)[:16].replace("T", " "), (run["score"], score_name(run.get("scored_by", "accuracy")))
+    return Night(run["key"], date, values, str(run.get("status")), failed, is_champion, *ranked)
 
 
 def _trends(nights: Sequence[Night]) -> list[Trend]:
@@ -106,7 +110,7 @@ def _trend(key: str, nights: Sequence[Night]) -> Trend:
         )
         for k, (night, value) in enumerate(zip(nights, values, strict=True))
     )
-    return Trend({**TRENDS, **COSTS}.get(key, key), dots, _short(low), _short(high))
+    return Trend({**TRENDS, **COSTS}.get(key) or score_name(key), dots, _short(low), _short(high))
 
 
 def _short(value: Any) -> str:

@@ -1,75 +1,36 @@
 """One self-contained report.html for a run folder: no network, the same bytes for the same run.
 
-Reads what the run left (config.yaml, metrics.json, evaluation.json, results.csv) and arranges it; computes no
-score of its own. What a run does not have leaves no trace on the page.
+Reads what the run left (config.yaml, metrics.json, evaluation.json, neighbours.json, results.csv) and arranges it;
+computes no score of its own. What a run does not have leaves no trace on the page.
 """
 
-import csv
+import base64
+import gzip
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.config import quantities
 from pipeline.config.values import is_url
-from pipeline.config.yaml12 import parse
-from pipeline.kinds import kind_of
 from pipeline.model.parts import check_model, model_folder, run_folder
-from pipeline.report import formats
+from pipeline.report import changes, formats, tables
 from pipeline.report.batch import Batch, batch_of, value_text
-from pipeline.report.figures import model, sweep, targets
+from pipeline.report.figures import curves, model, sweep, targets
+from pipeline.report.record import SLACK, RunRecord, read_run
 from pipeline.report.templates import template
 from pipeline.report.tiles import tiles_of
 from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
-from svmcore.errors import InputError
+from pipeline.storage.manifest import MANIFEST, renew
 
-__all__ = ["RunRecord", "read_run", "render", "rewrite_report", "write_report"]
+__all__ = ["render", "rewrite_report", "write_report"]
 
 STAGES = ("start", "ingest", "kernel", "solve", "score")
-OPTIONAL = ("primal", "dual", "relative_gap", "bias", "rho", "epsilon", "margin", "seconds")
 LARGEST_TABLE = 40
-SLACK = 1.05  # DESIGN section 3: certified means kkt_gap <= 1.05 tol
 NUMBERS = ("C", "nu", "epsilon")
 SCHEMES = {"ovr": "one-vs-rest", "ovo": "one-vs-one"}
 MOOD = {"converged": "good", "stalled": "bad", "infeasible": "bad", "failed": "bad"}
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run folder holds, as read."""
-
-    name: str
-    config_text: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
-    evaluation: dict[str, Any] = field(default_factory=dict)
-    rows: tuple[dict[str, str], ...] = ()
-
-    @property
-    def tol(self) -> float | None:
-        """Tolerance that the KKT gap was to reach."""
-        asked = (self.config.get("solver") or {}).get("tol")
-        return quantities.finite(self.evaluation.get("tol", asked))
-
-    @property
-    def task(self) -> str:
-        """Name of the machine."""
-        return str(self.metrics.get("task") or "svc")
-
-    @property
-    def epsilon(self) -> float | None:
-        """Half the width of the tube: found, or as configured."""
-        found = [quantities.finite(entry.get("epsilon")) for entry in self.metrics.get("per_class") or []]
-        return found[0] if found and found[0] is not None else quantities.finite(self.config.get("epsilon"))
-
-    @property
-    def classes(self) -> list[Any]:
-        """Class labels in the order of the confusion matrix."""
-        if kind_of(self.task).answers != "labels":
-            return []
-        return list(self.evaluation.get("classes") or self.metrics.get("classes") or [])
 
 
 @dataclass(frozen=True)
@@ -103,41 +64,12 @@ def rewrite_report(run: str | Path) -> str:
     if (folder / "model.zarr").exists():
         check_model(model_folder(folder))
     page, address = write_report(folder), address_of(folder)
+    renew(folder, page.name)
     if is_url(address):
-        Bucket(address).put(page.name, page)
+        for name in (page.name, MANIFEST):
+            if (folder / name).is_file():  # runs of an older version have no manifest
+                Bucket(address).put(name, folder / name)
     return f"{address}/{page.name}"
-
-
-def read_run(folder: Path) -> RunRecord:
-    """Read a run folder; only metrics.json has to be there."""
-    if not (folder / "metrics.json").is_file():
-        raise InputError(f"no metrics.json in {folder}; give the folder of a run, STORE/NAME/RUN_ID")
-    config_text = _text(folder / "config.yaml")
-    return RunRecord(
-        name=folder.resolve().parent.name,
-        config_text=config_text,
-        config=(parse(config_text, str(folder / "config.yaml")) if config_text else None) or {},
-        metrics=_json(folder / "metrics.json"),
-        evaluation=_json(folder / "evaluation.json"),
-        rows=tuple(csv.DictReader(_text(folder / "results.csv").splitlines())),
-    )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8") if path.is_file() else ""
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not text in UTF-8; run the experiment again") from None
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(_text(path) or "{}")
-    except ValueError as error:
-        raise InputError(f"{path} is not valid JSON ({error}); run the experiment again") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path} holds no JSON object; run the experiment again")
-    return content
 
 
 def render(run: RunRecord) -> str:
@@ -147,7 +79,7 @@ def render(run: RunRecord) -> str:
 
 def _context(run: RunRecord) -> dict[str, Any]:
     batch = batch_of(run.metrics, run.rows)
-    problems = run.metrics.get("per_class") or []
+    gaps = [g for entry in run.problems if (g := quantities.finite(entry.get("kkt_gap"))) is not None]
     return {
         "title": run.config.get("name") or run.name,
         "run_id": Path(str(run.metrics.get("run") or "")).name,
@@ -155,30 +87,76 @@ def _context(run: RunRecord) -> dict[str, Any]:
         "status": str(run.metrics.get("status") or ""),
         "mood": MOOD.get(str(run.metrics.get("status")), "warn"),
         "certified": _certified(run, batch),
+        "gate": run.metrics.get("gate"),
+        "refused": changes.gate_text(run.metrics),
+        "verdict": changes.verdict_of(run),
+        "changes": changes.changes(run),
+        "drift": run.metrics.get("drift"),
+        "origin": _origin(run.metrics.get("provenance") or {}),
         "tol": run.tol,
-        "slack": SLACK,
         "tiles": tiles_of(run.metrics, len(run.classes) or None, batch),
-        "problems": problems,
-        "problem": "class" if run.classes else "program",
-        "furthest": run.evaluation.get("furthest") or [],
-        "shown": {column for column in OPTIONAL if _known(problems, column)},
-        "worst": max((g for p in problems if (g := quantities.finite(p.get("kkt_gap"))) is not None), default=None),
+        "tables": {
+            "certificates": tables.certificates(run),
+            "leaderboard": tables.leaderboard(batch, run.tol) if batch else None,
+            "classes": tables.class_scores(run),
+            "worst": tables.worst_rows(run),
+            "planned": tables.planned(run.metrics),
+            "moved": tables.moved(run.metrics.get("drift")),
+        },
+        "worst_gap": max(gaps, default=None),
+        "batch_gap": tables.gap_cell(batch.worst_gap, run.tol) if batch and batch.worst_gap is not None else None,
+        "exact_gap": quantities.finite(run.metrics.get("exact_gap")),
         "confusion": _confusion(run),
-        "evaluated_on": run.evaluation.get("evaluated_on") or "",
+        "threshold": _threshold(run),
+        "where": run.where,
         "figures": _figures(run, batch),
         "stages": _stages(run.metrics.get("seconds") or {}),
         "facts": _facts(run.metrics),
-        "plan": _flat(run.metrics.get("plan") or {}),
+        "plan": _flat({key: value for key, value in (run.metrics.get("plan") or {}).items() if key != "seconds"}),
         "config_text": run.config_text,
-        "versions": run.metrics.get("versions") or {},
+        "versions": _versions(run.metrics),
+        "download": _packed(run.metrics),
         "batch": batch,
         "curves": batch.curves() if batch else None,
         "heat": batch.heat_map() if batch else None,
     }
 
 
-def _known(problems: Sequence[dict[str, Any]], column: str) -> bool:
-    return any(quantities.finite(p.get(column)) is not None for p in problems)
+def _origin(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """When, where and from what, in a line."""
+    git, sources = found.get("git") or {}, found.get("sources") or {}
+    known = {
+        "published": str(found.get("at", "")).replace("T", " ").replace("+00:00", " UTC"),
+        "host": found.get("host"),
+        "marginflow": found.get("marginflow"),
+        "commit": git.get("commit", "")[:10] + (" with changes" if git.get("dirty") else ""),
+        "data sha256": str(sources.get("source", ""))[:16],
+        "test data sha256": str(sources.get("test", ""))[:16],
+    }
+    return [(name, str(value)) for name, value in known.items() if value]
+
+
+def _versions(metrics: dict[str, Any]) -> dict[str, str]:
+    found = metrics.get("provenance") or {}
+    own = {key: str(found[key]) for key in ("marginflow", "python", "platform", "seed") if key in found}
+    return own | (found.get("libraries") or {}) | (metrics.get("versions") or {})
+
+
+def _packed(metrics: dict[str, Any]) -> str:
+    """Address of the metrics, compressed, within the page; points of a sweep are in their table."""
+    kept = {key: value for key, value in metrics.items() if key != "points"}
+    packed = gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), mtime=0)
+    return f"data:application/gzip;base64,{base64.b64encode(packed).decode()}"
+
+
+def _threshold(run: RunRecord) -> dict[str, Any] | None:
+    """What the slider of two classes needs: the curve of the second, and both names."""
+    found = run.evaluation.get("curves") or []
+    if len(run.classes) != 2 or not found:
+        return None
+    keys = ("threshold", "tpr", "fpr", "positives", "negatives")
+    names = [formats.label_text(label) for label in run.classes]
+    return {"classes": names} | {key: found[0][key] for key in keys}
 
 
 def _figures(run: RunRecord, batch: Batch | None) -> dict[str, str]:
@@ -186,14 +164,15 @@ def _figures(run: RunRecord, batch: Batch | None) -> dict[str, str]:
     confusion = evaluation.get("confusion") or []
     drawn = {
         "convergence": model.convergence(evaluation.get("history") or [], run.tol),
-        "roc": model.roc(evaluation.get("roc")),
-        "reliability": model.reliability(evaluation.get("reliability")),
+        "roc": curves.roc(evaluation.get("curves") or []),
+        "pr": curves.precision_recall(evaluation.get("curves") or []),
+        "calibration": curves.calibration(evaluation.get("calibration") or []),
         "regions": model.regions(evaluation.get("plane"), run.classes),
         "fit": targets.fit(evaluation.get("fit"), run.epsilon),
         "residuals": targets.residuals(evaluation.get("fit"), evaluation.get("residuals"), run.epsilon),
         "tube": targets.tube(evaluation.get("line"), run.epsilon),
         "scores": targets.scores(evaluation.get("histogram")),
-        "confusion": model.confusion_map(confusion) if len(confusion) > LARGEST_TABLE else "",
+        "confusion": model.confusion_map(confusion, run.classes) if len(confusion) > LARGEST_TABLE else "",
     }
     if batch:
         drawn["curves"] = sweep.score_curves(batch.curves())
@@ -225,7 +204,7 @@ def _summary(run: RunRecord, batch: Batch | None) -> list[str]:
 
 def _certified(run: RunRecord, batch: Batch | None) -> bool | None:
     """Whether every answer has a KKT gap within the tolerance; None when that is not known."""
-    gaps = [p.get("kkt_gap") for p in run.metrics.get("per_class") or []]
+    gaps = [p.get("kkt_gap") for p in run.problems]
     gaps += [p.kkt_gap for p in batch.points] if batch and batch.has("kkt_gap") else []
     if run.tol is None or not gaps:
         return None

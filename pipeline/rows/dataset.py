@@ -19,6 +19,7 @@ from pipeline.config.schema import Experiment
 from pipeline.kinds import KINDS, Kind
 from pipeline.kinds.labels import Label
 from pipeline.rows.ingest import KIND, VERSION, Progress, build, made_from
+from pipeline.rows.names import named_rows
 from pipeline.rows.scaling import Scaling
 from pipeline.rows.schema import Schema
 from pipeline.storage.cache import claim, finished
@@ -119,6 +120,16 @@ class Dataset:
     def test_step(self) -> int:
         """How many test rows are best read at a time: a chunk."""
         return self.sealed.chunk_rows("test/X") if self.n_test and not self.sparse else 4096
+
+    def named(self, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+        """`row` in the source, `id` and `copies` of test rows; without any of merged training rows."""
+        if self.n_test:
+            return [name | {"copies": 1} for name in named_rows(self.sealed, rows)]
+        inverse, first = self.inverse(), np.empty(self.n_merged, np.int64)
+        first[inverse[::-1]] = np.arange(len(inverse))[::-1]
+        copies = self.counts()[rows].tolist()
+        found = zip(named_rows(self.sealed, first[rows]), copies, strict=True)
+        return [name | {"copies": n} for name, n in found]
 
     def verify(self) -> None:
         """Compare every file with its sha256; a difference is an InputError naming the file."""

@@ -20,6 +20,7 @@ from pipeline.kinds import Kind
 from pipeline.kinds.base import Targets
 from pipeline.kinds.labels import Label, LabelCodes
 from pipeline.rows.encoding import Encoder, fit
+from pipeline.rows.names import Names, write_names
 from pipeline.rows.output import Output
 from pipeline.rows.row_files import RowFiles, as_dense, as_sparse
 from pipeline.rows.scaling import FLOAT32_LOSS, ColumnStats, Scaling, fit_scaling
@@ -35,7 +36,7 @@ from svmcore.points.identical import merge_rows, row_hash
 
 __all__ = ["KIND", "VERSION", "Progress", "build", "made_from"]
 
-KIND, VERSION = "dataset", 2
+KIND, VERSION = "dataset", 3
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 256  # each is a few open files
 Progress = Callable[..., None]
@@ -53,6 +54,7 @@ class _Staged:
     rows: RowFiles
     targets: Targets
     folds: LabelCodes | None
+    names: Names | None = None
     encode: Callable[[Any], Any] = _as_read
 
     @property
@@ -186,6 +188,9 @@ def _stage(exp: Experiment, source: Source, scratch: Path, name: str, progress: 
         if block.fold is not None:
             staged.folds = staged.folds or LabelCodes(text)
             staged.folds.append(block.fold)
+        if block.id is not None:
+            staged.names = staged.names or Names(scratch, name)
+            staged.names.append(block.id)
         if progress is not None:
             progress("ingest", source.done, source.total)
     if rows.n_features - (getattr(source, "base", None) or 0) < 1:
@@ -310,9 +315,11 @@ def _write_test(
 ) -> int:
     """Write the scaled test rows in the order of their source; returns their number."""
     if not len(targets):
+        write_names(out.folder, train.names, split.train)
         return 0
     everything = np.ones(train.rows.n if test is None else test.rows.n, bool)
     mask = split.test if test is None else everything
+    write_names(out.folder, (test or train).names, mask)
 
     def rows() -> Iterator[Any]:
         for _, raw in _training_blocks(test or train, Split(mask, mask)):

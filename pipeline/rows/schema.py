@@ -145,6 +145,15 @@ class Schema:
             least, largest, fill = (_number(values, j) for values in (self.least, self.largest, self.fill))
             yield Feature(name, "category" if texts else "number", least, largest, fill, texts)
 
+    def columns(self) -> list[str]:
+        """Names of the columns that a kernel sees (width,).
+
+        >>> Schema(2, ("size", "colour"), categories={1: ("blue", "red")}).columns()
+        ['size', 'colour=blue', 'colour=red']
+        """
+        names = ([f"{f.name}={text}" for text in f.categories] if f.categories else [f.name] for f in self.features())
+        return [name for of_feature in names for name in of_feature]
+
     def vocabularies(self) -> dict[int, Vocabulary]:
         """Fixed vocabularies of the categories, by the position of their feature."""
         return {at: Vocabulary(texts) for at, texts in self.categories.items()}

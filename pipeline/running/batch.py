@@ -17,17 +17,22 @@ from pipeline.answers.solve import finished, solve_chains
 from pipeline.compute.workers import InlineWorkers, Workers
 from pipeline.config.schema import Experiment
 from pipeline.kernel.columns import columns_for
+from pipeline.kernel.factor import compute_factor
 from pipeline.kernel.gram import Gram, compute_grams, open_gram
 from pipeline.kernel.shards import open_shards
 from pipeline.layout.parts import Ingested, Part, Waiting, bundles, parts_of
 from pipeline.layout.sweep import Chain, Point, data_groups, expand
 from pipeline.rows import dataset as datasets
 from pipeline.running.session import Session
+from pipeline.running.steps import silently
 from pipeline.storage.cache import claim, discard
+from svmcore.approximation import Approximation
 from svmcore.errors import InputError
 from svmcore.sources import Source
 
 __all__ = ["Batch", "Counts", "lay_out", "of_one", "solve"]
+
+MOST_TOLD = 50  # parts of a batch that are told one by one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +63,10 @@ class Counts:
 # --- layout ---------------------------------------------------------------------------------------------------------
 def lay_out(session: Session) -> Batch:
     """Read the data of every point and name every kernel and problem; computes neither."""
-    if session.exp.plan == "auto" and session.exp.cluster.remote and not session.store.is_shared:
-        session.exp = session.exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
+    exp = session.exp
+    exact = exp.plan == "auto" and exp.approximation is None
+    if exact and exp.cluster.remote and not session.store.is_shared:
+        session.exp = exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
@@ -119,8 +126,8 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
     crowded = sum(part.kernel_bytes for part, _ in waiting if part.plan.gram) > session.exp.cache.disk
     if not waiting:
         session.progress("solve", total, total, reused=total)
-    for part, todo, gram in _with_grams(session, waiting):
-        with session.clock("solve"):
+    for number, (part, todo, gram) in enumerate(_with_grams(session, waiting), start=1):
+        with session.clock("solve"), _told(session, part, number, len(waiting)):
             told: dict[str, Any] = {"progress": session.progress, "done": done, "total": total, "names": names}
             with _solved_by(session, part) as where:
                 ended = solve_chains(todo, **where, **told)
@@ -130,6 +137,22 @@ def solve(session: Session, batch: Batch, names: dict[str, str] | None = None) -
         reused = sum(one.reused for one in ended)
         counts += Counts(0, reused, gram.n_blocks if gram else 0, gram.n_reused if gram else 0)
     return counts
+
+
+@contextlib.contextmanager
+def _told(session: Session, part: Part, number: int, n: int) -> Iterator[None]:
+    """Tell of a part of a batch as of a step, unless there is one part, or very many."""
+    tell = session.tell if 1 < n <= MOST_TOLD else silently
+    kernel = part.plan.kernel
+    numbers = [f"{key}={value:.4g}" for key, value in kernel.items() if isinstance(value, float)]
+    name = " ".join([f"part {number} of {n}:", kernel["name"], *numbers])
+    tell(name, "running")
+    try:
+        yield
+    except BaseException as error:
+        tell(name, "ended", error)
+        raise
+    tell(name, "completed")
 
 
 @contextlib.contextmanager
@@ -216,6 +239,9 @@ class _Ahead:
             return [None] * len(bundle)
         dataset = datasets.open_dataset(first.data.path)
         kernels = [part.group.kernel for part, _ in bundle]
+        if first.plan.approximation is not None:
+            about = first.group.kernel, Approximation.create(first.plan.approximation), first.plan.dtype
+            return [compute_factor(dataset, *about, self.session.root, self.session.workers, self._tell)]
         workers = _workers_for(self.session, [str(part.plan.gram) for part, _ in bundle])
         return [*compute_grams(dataset, kernels, first.plan.dtype, self.session.root, workers, self._tell)]
 

@@ -70,7 +70,7 @@ def execute(
     """
 
     def once() -> dict[str, Any]:
-        with open_session(exp, store, progress, clock, strict, dask) as session:
+        with open_session(exp, store, progress, clock, strict, dask, tell) as session:
             return train(session, Steps(tell))
 
     try:

@@ -4,8 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from pipeline.answers import low_rank
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import doubled, read_answers
+from pipeline.answers.result import coefficients, doubled, read_answers
 from pipeline.compute.progress import silent
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
@@ -16,6 +19,7 @@ from pipeline.model import decisions
 from pipeline.model.proved import proved_labels
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
+from pipeline.rows.drift import Summary
 from pipeline.running.batch import Batch, Counts, solve
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session
@@ -27,6 +31,8 @@ __all__ = ["Trained", "score", "scorers", "solve_and_prove"]
 
 SHRINK = 10.0  # of tol, where labels are to be proved: the square of a bound shrinks nearly as much
 FINEST = 1e-7  # tol that is not gone below
+
+MOST_ERRORS = 100_000  # test rows of which two runs are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,15 +120,20 @@ def score(session: Session, batch: Batch) -> Trained:
         dataset = datasets.open_dataset(part.data.path)
         tasks = _tasks(part)
         results, decision = read_answers(tasks)
-        labels = _labels(tasks, dataset)
+        labels, bounds = _labels(tasks, dataset), []
+        if part.plan.approximation is not None:
+            judged = low_rank.proved(dataset, kernel, tasks, results)
+            results, decision, bounds = judged.results, judged.decision, judged.bounds
         model, support = scoring.assemble(dataset, kernel, tasks, results)
         per_class = scoring.class_entries(labels, results, model)
+        for entry, bound in zip(per_class, bounds, strict=False):
+            entry["exact"] = dataclasses.asdict(bound)
         recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
         tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
+        found |= _row_by_row(dataset, model, tested)
         if dataset.n_test and dataset.kind.answers == "labels":
-            found["right"] = _right(dataset, model, tested)
             found["proved"] = proved_labels(dataset, model, tasks, results, tested)
         write_json(session.folder / "evaluation.json", found)
         scores = _scores(session.exp.scores, dataset, model, decision, tested)
@@ -133,14 +144,22 @@ def score(session: Session, batch: Batch) -> Trained:
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
-        save_model(session.folder / "model.zarr", model, dataset.scaling, support, metadata, dataset.schema)
+        alpha = np.array([coefficients(result, support) for result in results]) if bounds else None
+        parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset), alpha
+        save_model(session.folder / "model.zarr", *parts)
     return trained
 
 
-def _right(dataset: Any, model: Model, tested: Any) -> str:
-    """Of each test row 1 where its label is right, else 0: `compare` tells two runs apart by that."""
-    right = vote(tested, len(dataset.classes), model.scheme) == dataset.test_targets()
-    return "".join("01"[int(one)] for one in right)
+def _row_by_row(dataset: Any, model: Model, tested: Any) -> dict[str, Any]:
+    """What `compare` tells two runs apart by: `right`, of each test row 1 or 0; of values `absolute_errors`."""
+    truth = dataset.test_targets()
+    if not dataset.n_test or dataset.kind.answers == "novelty":
+        return {}
+    if dataset.kind.answers == "values":
+        some = np.linspace(0, len(truth) - 1, min(len(truth), MOST_ERRORS)).round().astype(int)
+        return {"absolute_errors": [float(f"{error:.7g}") for error in np.abs(truth - tested[:, 0])[some].tolist()]}
+    right = vote(tested, len(dataset.classes), model.scheme) == truth
+    return {"right": "".join("01"[int(one)] for one in right)}
 
 
 def _scores(

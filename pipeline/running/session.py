@@ -16,6 +16,7 @@ from pipeline.compute.workers import LOST_SECONDS, ClusterLost, Sign, Workers, n
 from pipeline.config.schema import Experiment
 from pipeline.rows.sources.open import check_sources
 from pipeline.running.clock import Clock
+from pipeline.running.steps import silently
 from pipeline.storage.base import Store
 from pipeline.storage.files import told_when_full
 from pipeline.storage.runs import open_store
@@ -104,6 +105,7 @@ class Session:
     progress: Progress = silent
     strict: bool = False  # whether only a run that is certified whole may be promoted
     release: Callable[[], None] = _nothing  # ends the workers where their report is to be published
+    tell: Callable[..., None] = silently  # hears of every part of a batch, as of every step
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -120,6 +122,7 @@ def open_session(
     clock: Clock | None = None,
     strict: bool = False,
     dask: Dask = NO_DASK,
+    tell: Callable[..., None] = silently,
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock, progress = clock or Clock(), progress or silent
@@ -136,7 +139,8 @@ def open_session(
         workers = _LazyWorkers(opened)
         if exp.cluster.remote:
             _ = workers.n
-        yield Session(exp, store, folder, workers, clock, progress, strict, cluster.close if dask.report else _nothing)
+        release = cluster.close if dask.report else _nothing
+        yield Session(exp, store, folder, workers, clock, progress, strict, release, tell)
 
 
 def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool, client: Any) -> Workers:

@@ -1,13 +1,15 @@
-"""What a folder holds, in the one JSON form of models, datasets and answers, so that damage shows.
+"""What a folder holds, in the one JSON form of runs, models, datasets, kernel matrices and answers: damage shows.
 
     {"kind": "dataset", "format": 2, ..., "parts": {"train/codes/zarr.json": SHA256, ...}, "self": SHA256 of the rest}
 
-The manifest is written last: a folder that has one is whole.
+The manifest is written last: a folder that has one is whole. A folder in it with a manifest of its own, as the model of
+a run, is one part: that manifest.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ __all__ = [
     "compare",
     "new_manifest",
     "read_manifest",
+    "renew",
     "sha256_of_file",
     "write_manifest",
 ]
@@ -37,16 +40,25 @@ class Damaged(InputError):
 
 
 def write_manifest(
-    folder: Path, kind: str, number: int, facts: Mapping[str, Any] | None = None, beside: Collection[str] = ()
+    folder: Path,
+    kind: str,
+    number: int,
+    facts: Mapping[str, Any] | None = None,
+    beside: Collection[str] = (),
+    parts: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Write and return the manifest of a finished folder: format `number`, the facts, and a sha256 of every file.
+    """Write and return the manifest of a finished folder: format `number`, the facts, and a sha256 of every part.
 
-    `beside` are files that are about the parts, and are none.
+    The parts are all files but those `beside`, which are about the parts and are none.
     """
-    parts = {part: sha256_of_file(folder / part) for part in _files(folder, beside)}
-    manifest = new_manifest(kind, number, facts or {}, parts)
-    write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    named = _files(folder, beside) if parts is None else parts
+    manifest = new_manifest(kind, number, facts or {}, {part: sha256_of_file(folder / part) for part in named})
+    _write(folder, manifest)
     return manifest
+
+
+def _write(folder: Path, manifest: Mapping[str, Any]) -> None:
+    write_atomic(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
 
 
 def new_manifest(kind: str, number: int, facts: Mapping[str, Any], parts: Mapping[str, str]) -> dict[str, Any]:
@@ -69,8 +81,26 @@ def sha256_of_file(path: Path) -> str:
 
 
 def _files(folder: Path, beside: Collection[str]) -> list[str]:
-    names = (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    names = (file.relative_to(folder).as_posix() for file in _walk(folder))
     return sorted(name for name in names if name != MANIFEST and name not in beside)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Every file; of a folder with a manifest of its own, that alone."""
+    for parent, folders, names in os.walk(folder):
+        if parent != str(folder) and MANIFEST in names:
+            folders.clear()
+            names = [MANIFEST]
+        yield from (Path(parent, name) for name in names)
+
+
+def renew(folder: Path, part: str) -> None:
+    """Enter what one part of a folder is now, where the folder has a manifest; what it says of others stays."""
+    if (folder / MANIFEST).is_file():
+        manifest = read_manifest(folder)
+        facts = {key: value for key, value in manifest.items() if key != "self"}
+        parts = manifest["parts"] | {part: sha256_of_file(folder / part)}
+        _write(folder, new_manifest(manifest["kind"], manifest["format"], facts, parts))
 
 
 def read_manifest(

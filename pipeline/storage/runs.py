@@ -15,10 +15,13 @@ from pipeline.config.values import expand, is_url
 from pipeline.storage.base import DRAFTS, Store, drafting
 from pipeline.storage.files import check_writable, create_atomic, publish_folder, remove_empty, write_atomic
 from pipeline.storage.leases import release, remove_folder
+from pipeline.storage.manifest import check_parts, read_manifest, write_manifest
 from pipeline.storage.s3 import ObjectStore
 from svmcore.errors import InputError
 
-__all__ = ["LocalStore", "open_store", "run_id"]
+__all__ = ["LocalStore", "check_run", "open_store", "run_id", "seal_run"]
+
+KIND, FORMAT = "run", 1
 
 
 class LocalStore(Store):
@@ -123,3 +126,13 @@ def run_id(fingerprint: str, now: datetime.datetime | None = None) -> str:
     """
     now = now or datetime.datetime.now(datetime.UTC)
     return f"{now:%Y%m%dT%H%M%SZ}-{fingerprint[:8]}"
+
+
+def seal_run(folder: Path) -> None:
+    """Write the manifest of a run that is about to be published: all of it, its model by the model's own manifest."""
+    write_manifest(folder, KIND, FORMAT)
+
+
+def check_run(folder: Path) -> None:
+    """Compare every file of a run with its manifest; Damaged at the first that differs, is missing or was added."""
+    check_parts(folder, read_manifest(folder, KIND, FORMAT))

@@ -152,6 +152,9 @@ class SVC(Classifier):
         Binary problems solved at once, on threads; None for all cores.
     warm_start
         Begin from the coefficients of the fit before, on as many rows.
+    approximation
+        None for the kernel itself. A `svmcore.Nystroem`, or its parameters as a mapping, `{"rank": 2000}`, for one of
+        low rank: see docs/large_data.md.
 
     Attributes
     ----------
@@ -165,7 +168,10 @@ class SVC(Classifier):
     history_
         Progress (seconds, steps, KKT gap) of each binary problem.
     plan_
-        How K was served: "resident" or "columns".
+        How K was served: "resident", "columns" or "factor".
+    landmarks_, exact_bound_
+        Of an approximation: the rows (r, p) that predictions go through, and one `svmcore.ExactBound` per problem: what
+        the answer proves of the kernel itself.
 
     >>> model = SVC(kernel="linear").fit([[-2.0, -1], [-1, -1], [1, 1], [2, 1]], ["a", "a", "b", "b"])
     >>> model.dual_coef_, model.predict([[-0.8, -1.0]]).tolist(), model.certificate_[0].relative_gap
@@ -204,6 +210,7 @@ class SVC(Classifier):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        approximation: Any = None,
         calibration: str | None = None,
     ) -> None:
         self._hold(locals())
@@ -226,7 +233,7 @@ class NuSVC(Classifier):
         default, 0.5, a warning says so, and that problem is trained with the largest feasible one.
     kernel, degree, gamma, coef0, shrinking, probability, tol, cache_size, class_weight, verbose, max_iter,
     decision_function_shape, break_ties, random_state, solver, multi_class, time_limit, n_jobs, warm_start,
-    calibration
+    approximation, calibration
         As in `SVC`. `tol` bounds the KKT gap before the rescaling by rho, as in LIBSVM.
 
     Attributes
@@ -269,6 +276,7 @@ class NuSVC(Classifier):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        approximation: Any = None,
         calibration: str | None = None,
     ) -> None:
         self._hold(locals())

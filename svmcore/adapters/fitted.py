@@ -39,6 +39,7 @@ class Fitted:
     _kernel_name: Any
     _called: Any
     _doubts: Any
+    _exact_bound: tuple[Any, ...]
 
     @property
     def model_(self) -> Model:
@@ -68,6 +69,8 @@ class Fitted:
         """Bounds (n, k) of what decision values (n, k) at `rows` are off from the exact optimum's."""
         if self._kernel_name in ("callable", "precomputed"):
             raise ValueError("return_bound=True needs k(x, x), which rows of a kernel matrix do not tell")
+        if self._exact_bound:
+            raise ValueError("return_bound=True needs the exact machine; approximation={..., 'polish': True} solves it")
         if self._doubts is None:
             raise ValueError("return_bound=True needs the proof of the training; this model was read from a file")
         return self._doubts.bound(rows, decision)
@@ -77,7 +80,21 @@ class Fitted:
         """(n_SV, p) rows of the training data; empty where the kernel matrix was given."""
         if isinstance(self._fitted("_model").kernel, Precomputed):
             return np.empty((0, 0))
+        if self._exact_bound:
+            raise AttributeError("an approximation keeps landmarks_; its support vectors are the rows X[support_]")
         return self._model.support_vectors[self._vector]
+
+    @property
+    def landmarks_(self) -> Any:
+        """(r, p) rows that the predictions of an approximation go through."""
+        if not self.exact_bound_:
+            raise AttributeError("landmarks_ are of an approximation")
+        return self._model.support_vectors
+
+    @property
+    def exact_bound_(self) -> tuple[Any, ...]:
+        """One `svmcore.ExactBound` per problem of an approximation; empty where the kernel itself was solved."""
+        return self._fitted("_exact_bound")
 
     @property
     def n_support_(self) -> Floats:

@@ -19,6 +19,7 @@ from svmcore.adapters.fitted import Fitted
 from svmcore.adapters.hooks import Hooks, early_end
 from svmcore.adapters.layout import kernel_of, parameters_of
 from svmcore.adapters.prepared import prepared
+from svmcore.approximation import Approximation
 from svmcore.errors import InputError
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
@@ -60,6 +61,8 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         Programs solved at once, on threads; None for all cores.
     warm_start
         Begin from the coefficients of the fit before, on as many rows.
+    approximation
+        None, a `svmcore.Nystroem`, or its parameters as a mapping.
     """
 
     task: ClassVar[type[Task]]  # what it trains
@@ -78,6 +81,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         "time_limit": [Interval(Real, 0.0, None, closed="neither"), None],
         "n_jobs": [Integral, None],
         "warm_start": ["boolean"],
+        "approximation": [None, Approximation, dict],
     }
 
     # set by the __init__ of each class, whose signature tells scikit-learn the names
@@ -94,6 +98,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
     time_limit: float | None
     n_jobs: int | None
     warm_start: bool
+    approximation: Any
 
     def _hold(self, parameters: dict[str, Any]) -> None:
         """Keep the arguments of `__init__`, its `locals()`, as they are: checks are for `fit`."""
@@ -231,6 +236,9 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         solver = self.solver
         if isinstance(solver, str):
             solver = {"name": solver, "tol": self.tol, "max_iter": self.max_iter}
+        approximation = self.approximation
+        if isinstance(approximation, dict):
+            approximation = Approximation.create({"name": "nystroem", **approximation})
         jobs = 1 if self._watched else self.n_jobs
         return Recipe(
             kernel=kernel,
@@ -239,6 +247,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
             solver=Solver.create(solver),
             cache_bytes=int(self.cache_size * 2**20),
             n_jobs=jobs if jobs is not None and jobs > 0 else None,
+            approximation=approximation,
             **given,
         )
 
@@ -278,7 +287,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         self.status_ = tuple(solution.status for solution in training.solutions)
         self.history_ = tuple(solution.history for solution in training.solutions)
         self.plan_ = training.plan
-        self._doubts = training.doubts
+        self._doubts, self._exact_bound = training.doubts, training.bounds
         self.fit_status_ = int(any(status is not Status.CONVERGED for status in self.status_))
 
     def _warn_of_status(self, interrupted: bool) -> None:

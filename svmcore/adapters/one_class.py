@@ -21,7 +21,7 @@ class OneClassSVM(OutlierMixin, Machine):
     ----------
     kernel, degree, gamma, coef0, tol, nu, shrinking, cache_size, verbose, max_iter
         As in `sklearn.svm.OneClassSVM`. `kernel` may also be a `svmcore.Kernel`.
-    solver, time_limit, n_jobs, warm_start
+    solver, time_limit, n_jobs, warm_start, approximation
         As in `svmcore.estimator.SVC`.
 
     Attributes
@@ -58,6 +58,7 @@ class OneClassSVM(OutlierMixin, Machine):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        approximation: Any = None,
     ) -> None:
         self._hold(locals())
 

@@ -72,7 +72,7 @@ class SVR(Regressor):
     ----------
     kernel, degree, gamma, coef0, tol, C, epsilon, shrinking, cache_size, verbose, max_iter
         As in `sklearn.svm.SVR`. `kernel` may also be a `svmcore.Kernel`.
-    solver, time_limit, n_jobs, warm_start
+    solver, time_limit, n_jobs, warm_start, approximation
         As in `svmcore.estimator.SVC`.
 
     Attributes
@@ -83,7 +83,10 @@ class SVR(Regressor):
     certificate_, status_, history_
         One of each target, as in `svmcore.estimator.SVC`.
     plan_
-        How K was served: "resident" or "columns".
+        How K was served: "resident", "columns" or "factor".
+    landmarks_, exact_bound_
+        Of an approximation: the rows (r, p) that predictions go through, and one `svmcore.ExactBound` per problem: what
+        the answer proves of the kernel itself.
 
     >>> model = SVR(kernel="linear", C=100.0, epsilon=0.0).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
     >>> model.predict([[3.0]]).round(3), model.coef_.round(3), model.status_[0]
@@ -115,6 +118,7 @@ class SVR(Regressor):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        approximation: Any = None,
     ) -> None:
         self._hold(locals())
 
@@ -131,7 +135,7 @@ class NuSVR(Regressor):
     ----------
     nu, C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, verbose, max_iter
         As in `sklearn.svm.NuSVR`; C must be finite. `kernel` may also be a `svmcore.Kernel`.
-    solver, time_limit, n_jobs, warm_start
+    solver, time_limit, n_jobs, warm_start, approximation
         As in `svmcore.estimator.SVC`.
 
     Attributes
@@ -169,6 +173,7 @@ class NuSVR(Regressor):
         time_limit: float | None = None,
         n_jobs: int | None = None,
         warm_start: bool = False,
+        approximation: Any = None,
     ) -> None:
         self._hold(locals())
 

@@ -240,7 +240,7 @@ class ExactKernel:
 
     def _by_moments(self, columns: Floats, coef: Floats, total: float) -> Callable[[Floats, Floats], None]:
         """Degree two, through sum coef_j x_j and sum coef_j x_j x_j'."""
-        p, kernel, about = self.X.shape[1], cast(Any, self.kernel), self._about
+        p, kernel, about = self.X.shape[1], cast(Any, self.kernel), self.about
         w, M = np.zeros((2, p)), np.zeros((2, p, p))
         quadratic_moments(self._dense(columns), about, coef, w, M)
         parameters = float(kernel.gamma), float(kernel.coef0), kernel.is_centred
@@ -248,7 +248,7 @@ class ExactKernel:
 
     def _by_pairs(self, columns: Floats, coef: Floats, total: float) -> Callable[[Floats, Floats], None]:
         """Value by value."""
-        Z, kernel, about = self._dense(columns), cast(Any, self.kernel), self._about
+        Z, kernel, about = self._dense(columns), cast(Any, self.kernel), self.about
         gamma = float(kernel.gamma)
         if kernel.name == "rbf":
             return lambda X, out: gaussian_outputs(X, Z, coef, gamma, out)
@@ -293,7 +293,7 @@ class ExactKernel:
             if sparse.issparse(X):
                 outputs_of_csr(X.data, X.indices, X.indptr, high, low, out[first:last])
             else:
-                outputs_of_dense(np.ascontiguousarray(X), self._about, high, low, out[first:last])
+                outputs_of_dense(np.ascontiguousarray(X), self.about, high, low, out[first:last])
 
         split_range(len(rows), apply, least=CHUNK)
         return out
@@ -307,11 +307,11 @@ class ExactKernel:
             if sparse.issparse(X):
                 weights_of_csr(X.data, X.indices, X.indptr, coef[some], high, low)
             else:
-                weights_of_dense(np.ascontiguousarray(X), self._about, coef[some], high, low)
+                weights_of_dense(np.ascontiguousarray(X), self.about, coef[some], high, low)
         return high, low
 
     @property
-    def _about(self) -> Floats:
+    def about(self) -> Floats:
         """The centre (p,) of dense rows, 0 where the kernel is not centred."""
         centred = self.kernel.is_centred and self.centre.size > 0
         return self.centre if centred else np.zeros(self.X.shape[1])

@@ -10,15 +10,10 @@ outputs, algorithm 1; Wu, Lin, Weng (2004), Probability estimates by pairwise co
 
 import numpy as np
 
-from svmcore.monitor import Monitor
 from svmcore.points import Floats
-from svmcore.solvers import Solver
-from svmcore.sources.base import Source
-from svmcore.tasks.base import Task
 
-__all__ = ["class_probabilities", "couple", "fit_sigmoid", "held_out_decisions", "sigmoid"]
+__all__ = ["class_probabilities", "couple", "fit_sigmoid", "sigmoid"]
 
-FOLDS = 5
 STEPS = 100
 FLOOR = 1e-7  # LIBSVM keeps pairwise probabilities this far from 0 and 1
 
@@ -70,46 +65,6 @@ def fit_sigmoid(decision: Floats, positive: Floats) -> tuple[float, float]:
         else:
             break
     return A, B
-
-
-def held_out_decisions(
-    task: Task,
-    source: Source,
-    y: Floats,
-    C: Floats,
-    inverse: Floats,
-    weights: Floats,
-    solver: Solver,
-    rng: np.random.Generator,
-) -> Floats:
-    """Decision values (n,) of the original rows of a classifier, each by a model that has not seen it.
-
-    Original row t is row `inverse[t]` of the source, with the share `weights[t]` of its C (m,): a fold is a smaller C.
-    Each solve starts from nothing: where all variables end at their bounds the bias is an interval, and a start from
-    the solution of all rows leaves it at one of its ends, another one in each fold.
-    A training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
-    """
-    n, m = len(inverse), len(y)
-    order = rng.permutation(n)
-    decision = np.empty(n)
-    whole = np.bincount(inverse, weights=weights, minlength=m)
-    for fold in range(FOLDS):
-        held = order[fold * n // FOLDS : (fold + 1) * n // FOLDS]
-        if not len(held):
-            continue
-        left = np.ones(n, dtype=bool)
-        left[held] = False
-        part = np.bincount(inverse[left], weights=weights[left], minlength=m)
-        signs = np.sign(y[part > 0])
-        if len(set(signs.tolist())) < 2:
-            decision[held] = signs[0] if len(signs) else 0.0
-            continue
-        with np.errstate(invalid="ignore"):  # an infinite C times 0
-            costs = np.where(part > 0, C * (part / whole), 0.0)
-        qp = task.nearest(y, costs).program(source, y, costs)
-        solution = solver.solve(qp, monitor=Monitor(warn=False))
-        decision[held] = solution.decision[inverse[held]] / task.answer(qp, solution).scale
-    return decision
 
 
 def class_probabilities(later: Floats, n_classes: int, scheme: str) -> Floats:

@@ -6,9 +6,9 @@ does not see a change of a callee in another one.
 
 import numpy as np
 
-from svmcore.runtime.compiled import njit
+from svmcore.runtime.compiled import njit, njit_sums
 
-__all__ = ["coordinate_pass", "solve_box"]
+__all__ = ["coordinate_pass", "csr_pass", "dense_pass", "solve_box"]
 
 BLOCK = 128
 FAR = 1e30  # keeps a row out of a scan
@@ -118,4 +118,69 @@ def coordinate_pass(K, rows, order, diagonal, shift, ridge, lo, hi, beta, s, wor
             for i in range(len(s)):
                 s[i] -= t * (np.float64(column[i]) + shift)
             s[k] -= t * ridge[k]
+    return worst, steps
+
+
+# --- with w = G'beta kept in place of the scores ----------------------------------------------------------------------
+# Rows g_i are about a centre c that is never subtracted from them: with S = sum beta, A = sum beta_j a_j, a_i = g_i'c,
+# (g_i - c)'(w - c S) = g_i'w - a_i S - A + c'c S. `sums` is S, A and the multiplier b; `level` is c'c + shift.
+@njit
+def _held_step(  # type: ignore[no-untyped-def]
+    i, output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar
+):
+    """Step on variable i, whose g_i'w is `output`: (step, violation before, whether a bound holds it by over `bar`)."""
+    score = p[i] - sums[2] - output + along[i] * sums[0] + sums[1] - level * sums[0] - ridge[i] * beta[i]
+    if (score < 0.0 and beta[i] == lo[i]) or (score > 0.0 and beta[i] == hi[i]):
+        return 0.0, 0.0, abs(score) > bar
+    before = beta[i]
+    if np.isinf(coordinate_step(i, diagonal[i] + ridge[i], score, beta, lo, hi)):
+        return np.inf, np.inf, False
+    t = beta[i] - before
+    sums[0] += t
+    sums[1] += t * along[i]
+    return t, abs(score), False
+
+
+@njit_sums
+def dense_pass(  # type: ignore[no-untyped-def]
+    G, at, part, along, level, diagonal, p, ridge, lo, hi, beta, w, sums, bar, stays
+):
+    """Steps on the variables `part`, whose rows are G[at[part]]; returns (worst violation met, steps taken).
+
+    `stays[r]` tells whether variable part[r] is not held at its bound. The worst is inf where a step had no end.
+    """
+    worst, steps = 0.0, 0
+    for r in range(len(part)):
+        row, output = G[at[part[r]]], 0.0
+        for c in range(len(w)):
+            output += row[c] * w[c]
+        t, violation, held = _held_step(part[r], output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar)
+        worst, stays[r] = max(worst, violation), not held
+        if np.isinf(t):
+            return np.inf, steps
+        if t != 0.0:
+            steps += 1
+            for c in range(len(w)):
+                w[c] += t * row[c]
+    return worst, steps
+
+
+@njit_sums
+def csr_pass(  # type: ignore[no-untyped-def]
+    data, indices, indptr, at, part, along, level, diagonal, p, ridge, lo, hi, beta, w, sums, bar, stays
+):
+    """As `dense_pass`, of CSR rows."""
+    worst, steps = 0.0, 0
+    for r in range(len(part)):
+        first, last, output = indptr[at[part[r]]], indptr[at[part[r]] + 1], 0.0
+        for k in range(first, last):
+            output += data[k] * w[indices[k]]
+        t, violation, held = _held_step(part[r], output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar)
+        worst, stays[r] = max(worst, violation), not held
+        if np.isinf(t):
+            return np.inf, steps
+        if t != 0.0:
+            steps += 1
+            for k in range(first, last):
+                w[indices[k]] += t * data[k]
     return worst, steps

@@ -20,7 +20,7 @@ from svmcore.points.byte_products import (
     products_size,
     signed_rows,
 )
-from svmcore.points.fine import LeftDigits, RightDigits, products_of, scales_of
+from svmcore.points.fine import products_of, scales_of
 
 __all__ = ["GRAIN", "Blocks", "Distances", "FineProducts", "Products", "Tiles"]
 
@@ -88,7 +88,7 @@ class FineProducts(Tiles):
         super().__init__(P, Q)
         self.gamma, self.scales = gamma, scales_of(P.values)
         self.a, self.b = gamma * P.moments.norm2, gamma * Q.moments.norm2
-        self.left, self.right = LeftDigits.of(P.values), RightDigits.of(Q.values)
+        self.left, self.right = P.values.left, Q.values.right
 
     def memory(self) -> Floats:
         """Of a tile, and of integers."""

@@ -9,6 +9,7 @@ with r the largest residue: five exact products of bytes, three times faster tha
 """
 
 import dataclasses
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,8 +31,6 @@ from svmcore.runtime.threads import split_range
 __all__ = [
     "FINE_FEATURES",
     "FineCodes",
-    "LeftDigits",
-    "RightDigits",
     "fine_products",
     "products_of",
     "refine",
@@ -81,6 +80,16 @@ class FineCodes:
     def dropped(self) -> float:
         """Bound of the products of two residues, which are left out."""
         return self.coarse.n_features * self.residue**2
+
+    @cached_property
+    def left(self) -> "LeftDigits":
+        """These rows as the left side of products."""
+        return LeftDigits.of(self)
+
+    @cached_property
+    def right(self) -> "RightDigits":
+        """These rows as the right side of products."""
+        return RightDigits.of(self)
 
     def __getitem__(self, rows: Any) -> "FineCodes":
         first, second = self.digits
@@ -200,4 +209,4 @@ def _add_scaled(G, a, b, scale, is_first, out):  # type: ignore[no-untyped-def]
 def fine_products(P: FineCodes, Q: FineCodes, out: Any) -> Any:
     """u_x'u_z (n, m) about the corner, into `out` (n, m) float64."""
     memory = np.empty(products_size(len(P.coarse.bytes), len(Q.coarse.bytes)), np.int32)
-    return products_of(LeftDigits.of(P), RightDigits.of(Q), scales_of(P), memory, out)
+    return products_of(P.left, Q.right, scales_of(P), memory, out)

@@ -7,15 +7,17 @@ no answer depends on the number of threads, given that ranges begin at the same 
 import itertools
 import os
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ContextDecorator
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["n_threads", "one_blas_thread", "split_range"]
+__all__ = ["n_threads", "one_blas_thread", "side_by_side", "split_range"]
+
+Made = TypeVar("Made")
 
 
 @lru_cache(maxsize=1)
@@ -175,3 +177,28 @@ def split_range(n: int, work: Callable[[int, int], None], least: int = 1, grain:
             work(0, n)
         else:
             pool.run(work, edges)
+
+
+def side_by_side(
+    work: Sequence[Callable[[], Made]], threads: int, give_up: Callable[[], object] | None = None
+) -> Iterator[Made]:
+    """Yield what each call returns, as they end, on so many threads of their own; 0 is the caller's, one by one.
+
+    Where the caller stops or a call fails, `give_up` tells those under way, and no other is begun.
+
+    >>> sorted(side_by_side([lambda: 1, lambda: 2], threads=2))
+    [1, 2]
+    """
+    if not threads:
+        yield from (each() for each in work)
+        return
+    with ThreadPoolExecutor(threads, "svmcore-problem") as pool:
+        futures = [pool.submit(each) for each in work]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:  # Ctrl-C, SIGTERM or an error: nobody waits for the rest
+            if give_up is not None:
+                give_up()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

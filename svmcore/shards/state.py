@@ -35,22 +35,27 @@ class ShardedState(WorkingSetState):
         self._place = np.empty(qp.m, np.int64)
         self._place[order] = np.arange(qp.m) - edges[owner[order]]
         self._members, self._asked = NONE, ASKED
-        self._forget()
+        self._known, self._heard = np.full(qp.m, np.nan), list[Floats]()
         self._hear(self._begin(range(len(group.lines)), score))
 
     # ---- what is kept here
     def _forget(self) -> None:
-        """No score is known."""
-        self._told: list[Told] = []
-        self._known = np.full(self.m, np.nan)
+        """No score is known any more."""
+        for idx in self._heard:
+            self._known[idx] = np.nan
+        self._heard.clear()
 
     def _hear(self, told: list[Told]) -> None:
         self._told = told
         self._ends = joined([one.ends for one in told])
         for own, one in zip(self._split(self._members), told, strict=True):
-            self._known[self._members[own]] = one.scores
+            self._keep(self._members[own], one.scores)
         for variables, one in zip(self._variables, told, strict=True):
-            self._known[variables[one.idx]] = one.candidates
+            self._keep(variables[one.idx], one.candidates)
+
+    def _keep(self, idx: Floats, scores: Floats) -> None:
+        self._known[idx] = scores
+        self._heard.append(idx)
 
     def ends(self) -> Ends:
         """Those of all shards together."""

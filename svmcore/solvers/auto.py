@@ -3,11 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from svmcore.errors import Unsupported
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
+from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.interior_point import InteriorPoint
 from svmcore.solvers.smo import SMO
 from svmcore.tasks.losses import Loss
@@ -38,11 +40,25 @@ class Auto(Solver):
         chosen.admits(loss, bias, kernel, hard_margin)
         return chosen
 
+    def for_factor(self, qp: SignedQP, rank: int) -> Solver:
+        """The solver for many rows on a factor of `rank` columns, where `qp` is any program of the machine."""
+        limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "time_limit": self.time_limit}
+        if rank <= RANK:
+            return InteriorPoint(**limits)
+        ascent = DualAscent(**limits)
+        return ascent if _keeps_weights(ascent, qp) else SMO(**limits)
+
+    def takes_factor(self, qp: SignedQP, rank: int) -> bool:
+        """Where that which it chooses does."""
+        return self.for_factor(qp, rank).takes_factor(qp, rank)
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
         pairs = SMO(max_iter=self.max_iter, **limits)
         if qp.source.rank is None or qp.source.rank > RANK or not qp.source.psd:
-            return pairs._solve(qp, beta, score, monitor, n_iter)
+            ascent = DualAscent(max_iter=self.max_iter, **limits)
+            chosen = ascent if qp.m > SMALL and _keeps_weights(ascent, qp) else pairs
+            return chosen._solve(qp, beta, score, monitor, n_iter)
         if qp.m <= SMALL:
             most = n_iter + TRIES * qp.m
             most = most if self.max_iter < 0 else min(most, self.max_iter)
@@ -51,3 +67,14 @@ class Auto(Solver):
                 return tried
             beta, n_iter = tried.beta, tried.n_iter
         return InteriorPoint(**limits)._solve(qp, beta, None, monitor, n_iter)
+
+
+def _keeps_weights(ascent: DualAscent, qp: SignedQP) -> bool:
+    """Whether steps on one variable, with w kept, solve the program: K has a factor, and the solver takes the rest."""
+    if qp.source.rank is None or not qp.source.psd:
+        return False
+    try:
+        ascent.check(qp)
+    except Unsupported:
+        return False
+    return True

@@ -16,15 +16,17 @@ import numpy as np
 
 from svmcore.certificate import Evaluation, evaluate
 from svmcore.errors import InputError, Unsupported
-from svmcore.monitor import Monitor
+from svmcore.kernels import Linear
+from svmcore.monitor import Monitor, Progress
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
 from svmcore.runtime.plugins import Plugin
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution, Status
+from svmcore.sources import RowMap
 from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
-__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "linear_rows"]
+__all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "judged", "linear_rows"]
 
 RESOLUTION = 0.005  # of tol: scores that decide are known to this
 POLISHES = 8  # how often a claim may be refuted before the solve counts as stalled
@@ -43,6 +45,8 @@ class Solves:
     ----------
     losses, biases
         The losses (classes) and biases it can take.
+    factor_biases
+        Biases that it takes beside those where K has a factor and C is finite.
     linear_only
         Whether it needs the rows themselves, that is, a linear kernel.
     hard_margin
@@ -67,6 +71,7 @@ class Solves:
 
     losses: tuple[type[Loss], ...] = (Hinge, SquaredHinge)
     biases: tuple[Bias, ...] = tuple(Bias)
+    factor_biases: tuple[Bias, ...] = ()
     linear_only: bool = False
     hard_margin: bool = True
     certifies: bool = True
@@ -156,7 +161,9 @@ class Solver(Plugin, ABC):
         """What this solver takes and the problem is not, or an empty string."""
         if not isinstance(loss, cls.solves.losses):
             return f"loss={'/'.join(accepted.name for accepted in cls.solves.losses)}, not loss={loss.name}"
-        if bias not in cls.solves.biases:
+        factor = kernel is not None and kernel.is_linear and not hard_margin
+        more = cls.solves.factor_biases if factor else ()
+        if bias not in (*cls.solves.biases, *more):
             return f"bias={'/'.join(cls.solves.biases)}, not bias={bias}"
         if hard_margin and not cls.solves.hard_margin:
             return "a finite C, not an infinite one"
@@ -170,7 +177,8 @@ class Solver(Plugin, ABC):
         """Raise Unsupported unless this solver takes the program, whatever made it; `kernel` if it is known."""
         loss = SquaredHinge() if (qp.ridge > 0).any() else Hinge()
         bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
-        self.admits(loss, bias, kernel, bool(qp.unbounded.any()))
+        known = Linear() if qp.source.rank is not None else kernel
+        self.admits(loss, bias, known, bool(qp.unbounded.any()))
         if self.solves.psd_only and not qp.source.psd:
             raise Unsupported(
                 f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be"
@@ -219,22 +227,13 @@ class Solver(Plugin, ABC):
         return self._solution(qp, outcome, found, monitor)
 
     def _solution(self, qp: SignedQP, outcome: Outcome, found: Evaluation, monitor: Monitor) -> Solution:
-        coef, b = qp.at_rows(outcome.beta), float(found.multipliers.mean()) if len(found.multipliers) else 0.0
-        certificate = found.certificate
         if not self.solves.bounds:  # it solves another problem: what it found bounds nothing
-            certificate = dataclasses.replace(certificate, relative_gap=None)
-        return Solution(
-            beta=outcome.beta + 0.0,  # no negative zeros
-            bias=b + qp.shift * float(coef.sum()) - qp.source.offset(coef),
-            status=outcome.status,
-            n_iter=outcome.n_iter,
-            certificate=certificate,
-            decision=found.outputs + b,
-            score=found.score,
-            norm2=found.norm2,
-            history=tuple(monitor.history),
-            multipliers=found.multipliers,
-        )
+            found = dataclasses.replace(found, certificate=dataclasses.replace(found.certificate, relative_gap=None))
+        return judged(qp, outcome, found, tuple(monitor.history))
+
+    def takes_factor(self, qp: SignedQP, rank: int) -> bool:
+        """Whether it solves programs like `qp` by a factor of `rank` columns, and asks for no column of K."""
+        return False
 
     @abstractmethod
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
@@ -304,6 +303,23 @@ class Solver(Plugin, ABC):
             )
 
 
+def judged(qp: SignedQP, outcome: Outcome, found: Evaluation, history: tuple[Progress, ...]) -> Solution:
+    """The solution that an outcome is, by its evaluation."""
+    coef, b = qp.at_rows(outcome.beta), float(found.multipliers.mean()) if len(found.multipliers) else 0.0
+    return Solution(
+        beta=outcome.beta + 0.0,  # no negative zeros
+        bias=b + qp.shift * float(coef.sum()) - qp.source.offset(coef),
+        status=outcome.status,
+        n_iter=outcome.n_iter,
+        certificate=found.certificate,
+        decision=found.outputs + b,
+        score=found.score,
+        norm2=found.norm2,
+        history=history,
+        multipliers=found.multipliers,
+    )
+
+
 def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
@@ -314,15 +330,18 @@ def box_gap(score: Floats, beta: Floats, lo: Floats, hi: Floats) -> float:
     return max(0.0, float(growing.max(initial=0.0)), float(shrinking.max(initial=0.0)))
 
 
-def linear_rows(solver: str, qp: SignedQP) -> Floats:
-    """Rows G (n, r) float64 with K = GG' behind the columns of a linear kernel.
+def linear_rows(solver: str, qp: SignedQP) -> RowMap:
+    """G (m, r) of the variables, with GG' = K + shift, behind the columns of a linear kernel.
 
     Raises
     ------
     Unsupported
         If the source does not know them.
     """
-    G = qp.source.factor()
-    if G is None:
+    factor = qp.source.factor()
+    if factor is None:
         raise Unsupported(f"solver {solver!r} needs kernel=linear and the rows: give ComputedColumns(Linear(), points)")
-    return np.ascontiguousarray(G)
+    rows, centre, at = factor
+    if qp.rows is not None:
+        at = qp.rows if at is None else at[qp.rows]
+    return RowMap(rows, centre, at, float(np.sqrt(qp.shift)))

@@ -37,12 +37,14 @@ class InteriorPoint(Solver):
     name: ClassVar[str] = "interior-point"
     solves: ClassVar[Solves] = Solves(linear_only=True, psd_only=True, shared_rows=True, two_groups=True, float32=False)
 
+    def takes_factor(self, qp: SignedQP, rank: int) -> bool:
+        """Always."""
+        return True
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         if not self.steps_left(n_iter):
             return Outcome(Status.MAX_ITER, n_iter, beta)
-        G = qp.at_variables(linear_rows(self.name, qp))
-        if qp.shift:
-            G = np.column_stack([G, np.full(len(G), np.sqrt(qp.shift))])
+        G = linear_rows(self.name, qp)
         passes, ended = [n_iter], [Status.STALLED]
 
         def stops() -> bool:

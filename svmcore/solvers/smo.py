@@ -34,7 +34,6 @@ PADDING = 16
 WHOLE = 1024  # rows up to which a problem in memory is one working set
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
-END = 0.5  # of tol, to which the last rounds solve: so that no value is behind that of a solver that ends far below tol
 DIRECT = 4096  # most variables of a set that is finished directly
 CRAWL = 0.4  # pair steps over (q + 256)^2 from which an interior point is the shorter way
 PREPARE = 20  # pair steps for each variable of a set that will be finished directly
@@ -235,7 +234,7 @@ class _Rounds:
         gap = self.state.kkt_gap()
         self.working.advance(max(self.solver.newcomers, len(self.working.members) if self.crawls else 0))
         idx = self.working.members
-        part, target = self.state.part(idx), max(END * self.solver.tol, self.working.precision * gap)
+        part, target = self.state.part(idx), max(0.7 * self.aim, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
         moving = _moving(part, score, REACH * gap)
         steps, unbounded = self._pairs(part, score, moving, target)

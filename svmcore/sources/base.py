@@ -12,12 +12,12 @@ import numpy as np
 
 from svmcore.errors import Unsupported
 from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_compensated
-from svmcore.points import Floats
+from svmcore.points import Floats, Rows
 
 if TYPE_CHECKING:
     from svmcore.kernels.exact import ExactKernel
 
-__all__ = ["CHUNK", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
+__all__ = ["CHUNK", "Factor", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
 
@@ -27,6 +27,14 @@ class Lookup(NamedTuple):
 
     matrix: Floats
     rows: Floats
+
+
+class Factor(NamedTuple):
+    """G (n, r) with K = GG': the `rows` number `at` (n,), or all, as they came, dense or CSR, less `centre` (r,)."""
+
+    rows: Rows
+    centre: Floats
+    at: Floats | None = None
 
 
 class Source(ABC):
@@ -131,8 +139,12 @@ class Source(ABC):
         """Number of columns r of `factor`, without making it; None without one."""
         return None
 
-    def factor(self) -> Floats | None:
-        """G (n, r) float64 with K = GG', r < n, where that is known: the rows of a linear kernel."""
+    def factor(self) -> Factor | None:
+        """G (n, r) with K = GG' where that is known, nothing of it copied: the rows of a linear kernel."""
+        return None
+
+    def direct_outputs(self, coef: Floats) -> tuple[Floats, Floats] | None:
+        """K coef (n,) in float64 and a bound (n,) of its errors, where that needs no columns."""
         return None
 
     def close(self) -> None:  # noqa: B027  -- most sources hold nothing elsewhere

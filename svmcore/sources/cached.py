@@ -8,7 +8,7 @@ import numpy as np
 from svmcore.errors import MemoryLimit
 from svmcore.points import Floats
 from svmcore.runtime.memory import empty
-from svmcore.sources.base import CHUNK, Lookup, Source
+from svmcore.sources.base import CHUNK, Factor, Lookup, Source
 
 __all__ = ["CachedColumns", "kept"]
 
@@ -95,7 +95,7 @@ class CachedColumns(Source):
         """As the source of the columns."""
         return self.source.rank
 
-    def factor(self) -> Floats | None:
+    def factor(self) -> Factor | None:
         """As the source's."""
         return self.source.factor()
 

@@ -10,7 +10,7 @@ from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
-from svmcore.sources.base import CHUNK, Source
+from svmcore.sources.base import CHUNK, Factor, Source
 
 __all__ = ["ComputedColumns"]
 
@@ -86,12 +86,14 @@ class ComputedColumns(Source):
         """Features of a linear kernel's rows."""
         return self.points.n_features if self.kernel.is_linear else None
 
-    def factor(self) -> Floats | None:
-        """The rows of a linear kernel, (n, p) float64: centred where the kernel is."""
+    def factor(self) -> Factor | None:
+        """The rows of a linear kernel as they came, about the centre where the kernel is."""
         if not self.kernel.is_linear:
             return None
-        points = self.points if self.exact is None else self.exact.points()
-        return points.values if self.kernel.is_centred else np.ascontiguousarray(points.origin_values)
+        if self.exact is not None:
+            return Factor(self.exact.X, self.exact.about)
+        rows = self.points.values if self.kernel.is_centred else self.points.origin_values
+        return Factor(rows, np.zeros(self.points.n_features))
 
     def offset(self, coef: Floats) -> float:
         """What centring the kernel has added to the bias."""

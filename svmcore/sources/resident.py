@@ -12,7 +12,7 @@ from svmcore.points import Floats, Points
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import split_range
-from svmcore.sources.base import Lookup, Source
+from svmcore.sources.base import Factor, Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 
@@ -102,7 +102,7 @@ class ResidentGram(Source):
         """As the source of the columns."""
         return None if self.rows is None else self.rows.rank
 
-    def factor(self) -> Floats | None:
+    def factor(self) -> Factor | None:
         """The rows of a linear K, where they are known."""
         return None if self.rows is None else self.rows.factor()
 

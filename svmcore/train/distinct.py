@@ -5,6 +5,7 @@ order of the rows. Rows with a weight of 0 or less are left out, as LIBSVM does.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -26,7 +27,23 @@ class Distinct:
     weights: Floats  # (n_kept,)
     total: Floats  # (m,) weight of each distinct row
     codes: Floats  # (m,)
-    rows: Rows  # (m, p), or the (m, m) part of a precomputed K
+    given: Rows  # (n_kept, p) as they came, or the (m, m) part of a precomputed K
+    at: Floats | None = None  # (m,) which of the given rows the distinct ones are; None if they are all
+    as_given: bool = False  # whether they come in the order of the given rows, to be read in sequence
+
+    @functools.cached_property
+    def rows(self) -> Rows:
+        """The distinct rows (m, p): a copy, which a linear machine of many rows does without."""
+        return self.given if self.at is None else self.given[self.at]
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.given.shape[1])
+
+    def take(self, rows: Floats) -> Rows:
+        """Some of the distinct rows."""
+        return self.given[rows if self.at is None else self.at[rows]]
 
     def variance(self, kernel: Kernel) -> float:
         """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
@@ -38,8 +55,14 @@ class Distinct:
         return np.array([np.bincount(self.merged.inverse, weights=row[self.kept], minlength=m) for row in values])
 
 
-def distinct_rows(kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None, grouped: bool) -> Distinct:
-    """Merge identical rows of positive weight; `grouped` puts each class together, so that a pair is two slices."""
+def distinct_rows(
+    kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None, grouped: bool, as_given: bool = False
+) -> Distinct:
+    """Merge identical rows of positive weight.
+
+    `grouped` puts each class together, so that a pair is two slices. `as_given` leaves them in the order of `X`: a
+    linear machine of many rows reads them in sequence then, and copies none.
+    """
     weights = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
     whole = len(kept) == len(codes)
@@ -52,9 +75,11 @@ def distinct_rows(kernel: Kernel, X: Rows, codes: Floats, weights: Floats | None
     merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
     if grouped:
         merged = _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
-    rows = X[np.ix_(merged.first, merged.first)] if precomputed else X[merged.first]
+    if as_given:
+        merged = _reordered(merged, np.argsort(merged.first))
+    given, at = (X[np.ix_(merged.first, merged.first)], None) if precomputed else (X, merged.first)
     total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
-    return Distinct(kept, merged, weights, total, codes[merged.first], rows)
+    return Distinct(kept, merged, weights, total, codes[merged.first], given, at, as_given)
 
 
 def _reordered(merged: Merged, order: Floats) -> Merged:

@@ -1,16 +1,31 @@
-"""Which way the kernel matrix is served: the whole of it in memory, or columns on demand under a byte budget."""
+"""How K is served: of which kernel, and the whole of it in memory or columns on demand under a byte budget."""
 
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = ["Plan", "choose_plan"]
+from svmcore.kernels.base import Kernel
+from svmcore.solvers import SMO
+from svmcore.sources import CachedColumns, Source
+from svmcore.tasks import Task
 
-Plan: TypeAlias = Literal["resident", "columns"]
+__all__ = ["Plan", "cached", "choose_plan", "served_kernel"]
+
+Plan: TypeAlias = Literal["resident", "columns", "factor"]
 
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs
+
+
+def served_kernel(kernel: Kernel, task: Task) -> Kernel:
+    """The kernel that K is of: centred where all variables add up to 0, so that it is the same program."""
+    return kernel.centred() if task.can_centre else kernel
+
+
+def cached(source: Source, limit_bytes: int) -> CachedColumns:
+    """Columns in the budget, a quarter of which at most is for the square of a working set."""
+    return CachedColumns(source, limit_bytes, None, min(limit_bytes // 4, SMO.square_bytes(source.n, source.dtype)))
 
 
 def choose_plan(n: int, p: int, dtype: DTypeLike, cache_bytes: int, n_problems: int) -> Plan:

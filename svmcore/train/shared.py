@@ -6,9 +6,9 @@ Proofs are of the values of K that were served.
 """
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,23 +19,22 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
-from svmcore.monitor import Monitor
 from svmcore.points import Floats, Merged, Rows, merge_rows
-from svmcore.primal import at_groups, slope
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import n_threads, one_blas_thread
+from svmcore.runtime.threads import one_blas_thread, side_by_side
 from svmcore.solution import Solution
-from svmcore.solvers import SMO
-from svmcore.sources import CachedColumns, ComputedColumns, ResidentGram, Source
+from svmcore.sources import ComputedColumns, ResidentGram, Source
 from svmcore.sources.base import CHUNK
 from svmcore.sources.resident import fill_grams
 from svmcore.squares import give_back
 from svmcore.tasks import Answer
+from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.control import Control
 from svmcore.train.distinct import Distinct, merge_precomputed
-from svmcore.train.plan import SMALL_BYTES
+from svmcore.train.plan import SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
-from svmcore.train.training import EXACT_ROWS, PSD_ROWS, THREADED_ROWS, Training, Work, resolved
+from svmcore.train.trained import Training
+from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Member, Work, resolved
 
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 
@@ -191,8 +190,7 @@ class Table:
         self.tally.products += 1
         self.tally.kernels += len(columns)
         if not resident:
-            scratch = min(budget // 4, SMO.square_bytes(self.n, columns[0].dtype))
-            yield CachedColumns(columns[0], budget, None, scratch)
+            yield cached(columns[0], budget)
             return
         outs = [np.empty((self.n, self.n), each.dtype) for each in columns]
         fill_grams([each.kernel for each in columns], columns[0].points, outs)
@@ -239,7 +237,7 @@ class Table:
                 work = Work(recipe, self.distinct(fold), fold.classes, Control())
         except SVMError:
             return None
-        work.plan, work.source = "resident", source
+        work.plan, work.source = "resident" if isinstance(source, ResidentGram) else "columns", source
         return work
 
 
@@ -268,79 +266,52 @@ def _rank(recipe: Recipe) -> tuple[str, bytes, float]:
 
 def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats]) -> None:
     """All problems of the chain, several at once where they can share K without a lock."""
-    problems = range(len(works[0].goals))
-    jobs = min(works[0].recipe.n_jobs or n_threads(), len(problems))
-    threads = isinstance(works[0].source, ResidentGram) and len(works[0].rows(0)) >= THREADED_ROWS
-    if jobs > 1 and threads:
-        with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
-            list(pool.map(lambda k: _solve_chain(works, k, asked, told), problems))
-        return
-    for k in problems:
-        _solve_chain(works, k, asked, told)
+    every = range(len(works[0].goals))
+    work = [functools.partial(_solve_chain, works, k, asked, told) for k in every]
+    for _ in side_by_side(work, works[0].threads()):
+        pass
 
 
 def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats]) -> None:
-    """Problem `k` of each training, from the solution of the one before; its decision values at `asked`.
+    """Problem `k` of each training, from the solution of the one before; its decision values at `asked`."""
+    source = works[0].source_of(k)
+    for _ in answers(_Next(work, k, source, asked, out) for work, out in zip(works, told, strict=True)):
+        pass
+
+
+class _Next(Member[Solved]):
+    """A problem of a chain: `source` serves its K, and its decision values at the rows `asked` go to `out`.
 
     Of a problem on a part of the rows only the bias is told: `_add_outputs` does the rest for all problems at once.
     """
-    source, before = works[0].source_of(k), None
-    for work, out in zip(works, told, strict=True):
-        qp, solver = work.program(k, source), work.solver(k)
-        solution = _same_optimum(before, qp, solver.tol)
-        if solution is None:
-            solution = solver.solve(qp, *_start(before, qp, work.control.monitor(k)))
+
+    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats) -> None:
+        super().__init__(work, k)
+        self.source, self.asked, self.out = source, asked, out
+
+    def program(self) -> SignedQP:
+        return self.work.program(self.k, self.source)
+
+    def known(self, qp: SignedQP, before: Solved | None) -> Solution | None:
+        return same_optimum(before, qp, self.solver.tol)
+
+    def start(self, qp: SignedQP, before: Solved | None) -> Start:
+        if before is None:
+            return NOWHERE
+        return Handover.of(*before).start(qp, self.work.tasks[self.k], before[0].p)
+
+    def keep(self, qp: SignedQP, solution: Solution) -> Solved:
+        work, k = self.work, self.k
         work.finish(k, qp, solution)
         answer = work.answers[k]
         if work.pairs:
             outputs: Any = qp.source.offset(answer.coef)
         else:
-            outputs = solution.decision[asked] - solution.bias
-        out[:, k] = (outputs + answer.bias) / answer.scale
+            outputs = solution.decision[self.asked] - solution.bias
+        self.out[:, k] = (outputs + answer.bias) / answer.scale
         work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=NONE, score=NONE)
         work.answers[k] = dataclasses.replace(answer, coef=NONE)
-        before = qp, solution
-
-
-def _start(
-    before: tuple[SignedQP, Solution] | None, qp: SignedQP, monitor: Monitor
-) -> tuple[Floats | None, Monitor, Floats | None]:
-    """(variables, monitor, scores of `qp` there) of the solution before, if it has as many variables."""
-    if before is None or before[0].m != qp.m:
-        return None, monitor, None
-    last, solution = before
-    return solution.beta, monitor, solution.score + (qp.p - last.p) + (last.ridge - qp.ridge) * solution.beta
-
-
-def _same_optimum(before: tuple[SignedQP, Solution] | None, qp: SignedQP, tol: float) -> Solution | None:
-    """The solution before, where wider boxes leave it what it is: no variable is at a bound that has moved.
-
-    Its KKT gap is the same number. The primal, a bound at any multipliers, is taken again at those that it has.
-    """
-    if before is None or not _is_wider(before[0], qp) or qp.unbounded.any():
-        return None
-    (last, solution), beta = before, before[1].beta
-    moved = ((beta == last.lo) & (last.lo != qp.lo)) | ((beta == last.hi) & (last.hi != qp.hi))
-    found, multipliers = solution.certificate, solution.multipliers
-    if moved.any() or not found.proves(tol):
-        return None
-    residual = solution.score + qp.ridge * beta - at_groups(qp, multipliers)
-    t = slope(qp, residual)
-    loss = float(residual @ t - 0.5 * (qp.ridge * t) @ t + multipliers @ np.array(qp.groups.sums))
-    primal, width = 0.5 * solution.norm2 + loss, last.hi - last.lo
-    wider = float(np.divide(qp.hi - qp.lo, width, out=np.ones(qp.m), where=width > 0).max(initial=1.0))
-    scale = max(abs(primal), abs(found.dual))
-    gap = None if found.relative_gap is None else (primal - found.dual) / scale if scale else 0.0
-    found = dataclasses.replace(found, primal=primal, relative_gap=gap, bar=wider * found.bar)
-    return dataclasses.replace(solution, certificate=found, n_iter=0)
-
-
-def _is_wider(last: SignedQP, qp: SignedQP) -> bool:
-    """Whether a program is the last one in boxes that contain its boxes."""
-    if last.m != qp.m or last.groups.sums != qp.groups.sums:
-        return False
-    same = np.array_equal(last.p, qp.p) and np.array_equal(last.ridge, qp.ridge)
-    return same and bool((qp.lo <= last.lo).all() and (qp.hi >= last.hi).all())
+        return qp, solution
 
 
 def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:

@@ -7,108 +7,40 @@ an order that depends on content alone, so a weight of two gives the same bits a
 
 import dataclasses
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from svmcore.errors import InvalidProblem
-from svmcore.kernels import Precomputed
+from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Model, Target, targets
 from svmcore.model.left_out import told_without
-from svmcore.model.probability import fit_sigmoid, held_out_decisions
+from svmcore.model.probability import fit_sigmoid
+from svmcore.monitor import Monitor
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import n_threads, one_blas_thread
+from svmcore.runtime.threads import n_threads, side_by_side
 from svmcore.solution import Solution
-from svmcore.solvers import SMO, Solver
-from svmcore.sources import CachedColumns, ComputedColumns, PairGrams, ResidentGram, Source, resident_gram
-from svmcore.squares import give_back
+from svmcore.solvers import Solver
+from svmcore.sources import ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.tasks import Answer, Task
+from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
-from svmcore.train.distinct import Distinct, distinct_rows
+from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
-from svmcore.train.plan import Plan, choose_plan
+from svmcore.train.plan import Plan, cached, choose_plan
 from svmcore.train.recipe import Recipe
+from svmcore.train.trained import Training
 
-__all__ = ["Control", "Recipe", "Training", "Work", "resolved", "train"]
+__all__ = ["Fitted", "Member", "Work", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Training:
-    """Solutions of all problems of a training set, in terms of its original rows.
-
-    Attributes
-    ----------
-    model
-        Over the distinct support vectors, kernel parameters numeric.
-    targets, solutions, answers
-        One per program; their vectors speak of the distinct rows.
-    support
-        (n_sv,) original rows with a non-zero coefficient, ascending.
-    coef
-        (k, n_sv) coefficients of those rows, split over identical ones in proportion to their weights.
-    vector
-        (n_sv,) which support vector of `model` each of those rows is a copy of.
-    held_out
-        Of each problem, if the recipe calibrates: (decision values of its rows by models that have not seen
-        them, whether the row is of the positive class), which probabilities are fitted to.
-    plan
-        How K was served.
-    doubts
-        How far decision values may be from the exact optimum's; None of a model whose training is not known.
-    """
-
-    model: Model
-    targets: tuple[Target, ...]
-    solutions: tuple[Solution, ...]
-    answers: tuple[Answer, ...]
-    support: Floats
-    coef: Floats
-    vector: Floats
-    held_out: tuple[tuple[Floats, Floats], ...]
-    plan: Plan
-    doubts: Doubts | None = None
-
-
-@one_blas_thread()
-def train(
-    recipe: Recipe,
-    X: Rows,
-    codes: Floats,
-    classes: Floats,
-    weights: Floats | None = None,
-    control: Control | None = None,
-    start: Floats | None = None,
-) -> Training:
-    """Train on rows `X` (n, p) with codes (n,), sample weights (n,) and, to start from, coefficients (k, n).
-
-    `classes` says what the codes stand for: labels (n_classes,), or the targets (n_codes, k) of k regressions on one K.
-    The coefficients of a start are those of the programs: a model's times its scale.
-
-    Raises
-    ------
-    InvalidProblem
-        If fewer than two classes have a row of positive weight, or a machine refuses its targets.
-    """
-    control = control or Control()
-    distinct = distinct_rows(recipe.kernel, X, np.asarray(codes), weights, grouped=recipe.pairs)
-    work = Work(resolved(recipe, distinct, X.shape[1]), distinct, np.asarray(classes), control)
-    if start is not None:
-        work.start = distinct.at_distinct(start)
-    try:
-        work.open()
-        work.solve()
-    finally:
-        give_back()
-    return work.training(X.shape[1])
 
 
 def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
@@ -119,9 +51,12 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
         )
     kernel = recipe.kernel.resolved(n_features, variance)
-    pair = ResidentGram(np.eye(2))  # the smallest program of this machine: what solvers can object to shows in it
+    pair = ResidentGram(np.eye(2))  # what solvers can object to shows in the smallest program of a machine
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
-    recipe.solver.check(recipe.task.program(pair, np.array([1.0, -1.0]), recipe.C), named)
+    if recipe.approximation is not None:
+        recipe.approximation.admits(kernel)
+        named = Linear()  # of the factor's rows
+    recipe.solver.check(recipe.task.program(pair, PAIR, recipe.C), named)
     return dataclasses.replace(recipe, kernel=kernel)
 
 
@@ -201,6 +136,8 @@ class Work:
         self.plan, self.source = self._open()
 
     def _open(self) -> tuple[Plan, Source | PairGrams]:
+        if self.distinct.as_given:
+            return "factor", self._linear_rows()
         rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
             return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
@@ -214,13 +151,14 @@ class Work:
             gram = resident_gram(computed, self.control.stops)
             if gram is not None:
                 return plan, gram
-        return "columns", self._cached(computed)
+        return "columns", cached(computed, self.recipe.cache_bytes)
 
-    def _cached(self, computed: ComputedColumns) -> CachedColumns:
-        """Columns in the budget, a quarter of which at most is for the square of a working set."""
-        limit = self.recipe.cache_bytes
-        scratch = min(limit // 4, SMO.square_bytes(computed.n, self.dtype))
-        return CachedColumns(computed, limit, None, scratch)
+    def _linear_rows(self) -> LinearRows:
+        """K of the rows as they came."""
+        distinct = self.distinct
+        source = LinearRows(distinct.given, distinct.at, self.recipe.served.is_centred)
+        self.centre = source.map.centre
+        return source
 
     def _computed(self, rows: Rows) -> ComputedColumns:
         """K of the rows, in columns."""
@@ -230,26 +168,25 @@ class Work:
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
-        return choose_plan(n, self.distinct.rows.shape[1], self.dtype, self.recipe.cache_bytes, n_problems)
+        return choose_plan(n, self.distinct.n_features, self.dtype, self.recipe.cache_bytes, n_problems)
 
     def solve(self) -> None:
-        """Solve all problems; several at once where they can share K without a lock."""
+        """Solve all problems, each a chain of its own."""
+        problems = [self.problem(k) for k in range(len(self.goals))]
+        for _ in side_by_side([problem.answer for problem in problems], self.threads()):
+            pass
+
+    def problem(self, k: int) -> Problem[None]:
+        """Problem `k` on its own."""
+        return Fitted(self, k)
+
+    def threads(self) -> int:
+        """On how many threads to solve: several at once where they can share K without a lock, else 0."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
         sizes = [len(self.rows(k)) for k in range(len(self.goals))]
         if isinstance(self.source, PairGrams):
             jobs = min(jobs, self.source.at_once(max(sizes)))
-        if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan == "resident":
-            with ThreadPoolExecutor(jobs, thread_name_prefix="svmcore-problem") as pool:
-                list(pool.map(self._solve_one, range(len(self.goals))))
-            return
-        for k in range(len(self.goals)):
-            self._solve_one(k)
-
-    def _solve_one(self, k: int) -> None:
-        qp = self.program(k, self.source_of(k))
-        solution = self.solver(k).solve(qp, self._first(k, qp), self.control.monitor(k))
-        self.finish(k, qp, solution)
-        self.doubts[k] = doubt(self.tasks[k], qp, solution)
+        return jobs if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns" else 0
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""
@@ -271,12 +208,6 @@ class Work:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
         solver, share = self.recipe.solver, self.tasks[k].unit / self.recipe.task.unit
         return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
-
-    def _first(self, k: int, qp: SignedQP) -> Floats | None:
-        """The variables to start problem `k` from."""
-        if self.start is None:
-            return None
-        return qp.snapped(self.tasks[k].variables(qp, self.start[k, self.rows(k)]))
 
     def _held_out(self, k: int, qp: SignedQP, solution: Solution, rows: Floats) -> tuple[Floats, Floats]:
         """(decision values by models that have not seen them, whether positive) of the original rows of the problem."""
@@ -309,7 +240,7 @@ class Work:
             gram = source.pair(i, j)
             if gram is not None:
                 return gram
-        return self._cached(source.source.take(rows))  # type: ignore[union-attr]
+        return cached(source.source.take(rows), self.recipe.cache_bytes)  # type: ignore[union-attr]
 
     def _sigmoids(self) -> Floats | None:
         return np.array([fit_sigmoid(*each) for each in self.held_out]) if self.recipe.calibrates else None
@@ -321,7 +252,7 @@ class Work:
         if isinstance(recipe.kernel, Precomputed):
             vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
         else:
-            vectors = distinct.rows[used]
+            vectors = distinct.take(used)
         scale = np.array([answer.scale for answer in self.answers])
         bias = np.array([answer.bias for answer in self.answers]) / scale
         labels = self.classes if recipe.task.answers == "labels" else np.empty(0)
@@ -339,6 +270,37 @@ class Work:
             plan=self.plan,
             doubts=Doubts(recipe.served, self.centre, self.doubts, scale),
         )
+
+
+class Member(Problem[Kept]):
+    """Problem `k` of a training."""
+
+    def __init__(self, work: Work, k: int) -> None:
+        self.work, self.k, self.solver = work, k, work.solver(k)
+
+    def program(self) -> SignedQP:
+        """The program over the K of its rows."""
+        return self.work.program(self.k, self.work.source_of(self.k))
+
+    def monitor(self, qp: SignedQP) -> Monitor:
+        """That of the training."""
+        return self.work.control.monitor(self.k)
+
+
+class Fitted(Member[None]):
+    """A problem on its own, from coefficients if some are given; the training keeps what there is to keep."""
+
+    def start(self, qp: SignedQP, before: None) -> Start:
+        """From the coefficients of the training."""
+        work, k = self.work, self.k
+        if work.start is None:
+            return NOWHERE
+        return Start(qp.snapped(work.tasks[k].variables(qp, work.start[k, work.rows(k)])))
+
+    def keep(self, qp: SignedQP, solution: Solution) -> None:
+        """Tell the training."""
+        self.work.finish(self.k, qp, solution)
+        self.work.doubts[self.k] = doubt(self.work.tasks[self.k], qp, solution)
 
 
 def _objection(task: Task, y: Floats, C: Floats) -> str:

@@ -272,3 +272,24 @@ def test_users_server__that_hangs_costs_one_line(run, env, server):
         one.ends_well(lines=1)
     finally:
         server.send(signal.SIGCONT)
+
+
+def test_users_server__names_a_run_by_its_best_and_has_a_task_for_each_part(env, server, tmp_path, rows_config):
+    sweep = {"grid": {"C": [1, 10], "kernel.gamma": [0.1, 0.5]}, "folds": 3}
+    config = rows_config | {"sweep": sweep, "gate": {"min": {"accuracy": 0.1}}}
+    (tmp_path / "rows.yaml").write_text(json.dumps(config))
+    argv = [sys.executable, "-m", "flows.cli", "run", "rows.yaml", "--store", "runs", "--json"]
+    done = subprocess.run(argv, cwd=tmp_path, env=env | {"PREFECT_API_URL": server.url}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    flow_run, stages = server.newest()
+    best = record["best"]["params"]
+    assert (
+        flow_run["name"] == f"rows C={best['C']} kernel.gamma={best['kernel.gamma']} accuracy={record['accuracy']:.4g}"
+    )
+    assert flow_run["tags"] == ["marginflow", "rows", "svc", "converged", "gate-passed"]
+    parts = {"part 1 of 2: rbf gamma=0.1", "part 2 of 2: rbf gamma=0.5"}
+    assert stages == dict.fromkeys([*STAGES, "refit", *parts], "COMPLETED")
+    artifacts = answer(server.url, "artifacts/filter", flow_runs={"id": {"any_": [flow_run["id"]]}})
+    bars = [artifact for artifact in artifacts if artifact["type"] == "progress"]
+    assert [bar["data"] for bar in bars] == [100.0]

@@ -7,11 +7,8 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -103,43 +100,6 @@ def test_batch__of_hosts_with_only_a_bucket_in_common_is_that_of_one_machine(hos
     for point in found["points"]:
         assert point["mean_score"] == pytest.approx(scores[str(point["params"])], abs=0.004)
     assert driver(hosts, batch, "verify", found["model"])["agrees"]
-
-
-def test_run__goes_on_while_workers_are_killed(hosts, batch, tmp_path):  # noqa: F811
-    """From the first problem on a worker process dies every three seconds, and its nanny starts another."""
-    config = {key: value for key, value in batch.items() if key != "sweep"} | {"C": 10, "kernel": {"name": "rbf"}}
-    config |= {"solver": {"name": "smo", "newcomers": 16}}
-    killed, over = [], threading.Event()
-
-    def kill(process):
-        import psutil
-
-        while not list(hosts[3].glob("cache/**/live/*")) and not over.wait(0.05):
-            pass
-        while not over.wait(0.5 if not killed else 3.0):
-            with contextlib.suppress(psutil.Error, IndexError):
-                spawned = [p for p in psutil.Process(process.pid).children(recursive=True) if _works(p)]
-                killed.append(spawned[len(killed) % len(spawned)].pid if spawned else None)
-                if killed[-1]:
-                    os.kill(killed[-1], signal.SIGKILL)
-
-    with dask_of(hosts, tmp_path) as (address, process):
-        cluster = {"kind": "address", "address": address, "insecure": True}
-        threading.Thread(target=kill, args=(process,), daemon=True).start()
-        train = ("run", str(hosts[3] / "rows.yaml"), "--no-prefect", "--store", "s3://lab/killed")
-        try:
-            found = driver(hosts, config | {"cluster": cluster}, *train)
-        finally:
-            over.set()
-    assert len(killed) > 0
-    assert found["status"] == "converged"
-    one = run(config | {"cluster": {"kind": "inline"}}, store=str(tmp_path / "inline"))
-    for mine, theirs in zip(found["per_class"], one["per_class"], strict=True):
-        assert mine["dual"] == pytest.approx(theirs["dual"], rel=1e-3)
-
-
-def _works(process):
-    return "spawn_main" in " ".join(process.cmdline()) and time.time() - process.create_time() > 5.0
 
 
 def test_hosts__do_not_see_each_others_files(hosts, tmp_path):

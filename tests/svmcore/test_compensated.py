@@ -47,7 +47,7 @@ def test_polynomial__finest_is_right_to_the_last_rounding(form, degree, centred)
     kernel = Polynomial(degree=degree, gamma=0.37, coef0=1.25)
     X = form(X)
     exact = ExactKernel(kernel, X, centred=centred)
-    gamma, coef0, m = Fraction(0.37), Fraction(1.25), [Fraction(v) for v in exact._about]
+    gamma, coef0, m = Fraction(0.37), Fraction(1.25), [Fraction(v) for v in exact.about]
 
     def k(x, z):
         return (gamma * sum(a * b for a, b in zip(x, z, strict=True)) + coef0) ** degree

@@ -68,7 +68,7 @@ def scores(system, q, beta):
     if isinstance(system, Dense):
         image = system.K.astype(np.longdouble) @ beta
     else:
-        wide = system.G.astype(np.longdouble)
+        wide = system.G.dense().astype(np.longdouble)
         image = wide @ (beta @ wide)
     return np.asarray(q["p"] - image - q["ridge"] * beta, dtype=float)
 

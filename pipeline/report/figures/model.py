@@ -1,4 +1,4 @@
-"""Figures of one trained model: convergence, ROC, decision regions, the confusion of very many classes.
+"""Figures of one trained model: convergence, decision regions, the confusion of very many classes.
 
 Each takes what `evaluation.json` holds and returns an `<svg>` fragment, or "" when there is nothing to draw.
 """
@@ -7,101 +7,53 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.quantities import finite, number
-from pipeline.report.figures.svg import INK, LINE, MARKERS, MUTED, SERIES, SURFACE, draw_svg
+from pipeline.report.figures.svg import INK, LINE, MARKERS, MOST_NAMED, SERIES, SURFACE, Marks, draw_svg, lines, short
 from pipeline.report.formats import label_text, percent
 
-__all__ = ["confusion_map", "convergence", "regions", "reliability", "roc"]
+__all__ = ["confusion_map", "convergence", "regions"]
 
-MOST_POINTS = 400
-MOST_NAMED = 10
+MOST_POINTS = 2000  # of all curves together
+MOST_CONFUSED = 200  # pairs of classes that can be pointed at
 FEW_POINTS = 30
 
 
 def convergence(history: Sequence[dict[str, Any]], tol: float | None) -> str:
     """KKT gap on a log scale against seconds, one line per problem, with the tolerance it must reach."""
     floor = (tol or 1e-12) / 100
-    curves = [(label_text(h.get("label")), _curve(h.get("points") or [], floor)) for h in history]
+    most = max(20, MOST_POINTS // max(1, len(history)))
+    curves = [(label_text(h.get("label")), _curve(h.get("points") or [], floor, most)) for h in history]
     curves = [(label, curve) for label, curve in curves if len(curve) > 1]
     if not curves:
         return ""
     slowest = max(curve[-1][0] for _, curve in curves)
     factor, unit = (1e3, "ms") if slowest < 1 else (1.0, "s")
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax = figure.add_subplot(yscale="log", xlabel=f"time in the solver ({unit})", ylabel="KKT gap")
-        for line in _lines(curves):
-            x, y = zip(*line.pop("curve"), strict=True)
-            marker = "o" if len(x) <= FEW_POINTS else ""  # between few reports a line is only a guess
-            ax.plot([factor * s for s in x], y, marker=marker, markersize=4, **line)
+        last = sorted(range(len(curves)), key=lambda k: -curves[k][1][-1][0])
+        marks = [Marks(label, ax, [factor * s for s, _ in curve], [gap for _, gap in curve]) for label, curve in curves]
+        for mark, style in zip(marks, lines([label for label, _ in curves], last, "slow"), strict=True):
+            marker = (
+                "o" if len(mark.x) <= FEW_POINTS and len(marks) <= MOST_NAMED else ""
+            )  # between few reports a line is only a guess
+            ax.plot(mark.x, mark.y, marker=marker, markersize=4, **style)
         if tol:
             ax.axhline(tol, color=INK, linewidth=1, linestyle=(0, (4, 3)), label=f"tol {number(tol)}")
         ax.set_xlim(left=0)
         ax.yaxis.set_major_formatter(lambda gap, _: number(gap))
         ax.yaxis.set_minor_formatter(lambda gap, _: "")
         figure.legend(loc="outside lower center", ncols=min(6, len(ax.get_legend_handles_labels()[0])))
+        return marks
 
     text = f"{len(curves)} curves; the slowest ends after {number(slowest)} s"
     return draw_svg("convergence", "KKT gap against time for each class", text, draw, (7.2, 4.4))
 
 
-def _curve(points: Sequence[Sequence[Any]], floor: float) -> list[tuple[float, float]]:
+def _curve(points: Sequence[Sequence[Any]], floor: float, most: int) -> list[tuple[float, float]]:
     pairs = [(finite(p[0]), finite(p[2])) for p in points]
     curve = [(s, max(gap, floor)) for s, gap in pairs if s is not None and gap is not None]
-    stride = max(1, len(curve) // MOST_POINTS)
+    stride = max(1, len(curve) // most)
     return curve[:-1:stride] + curve[-1:]
-
-
-def _lines(curves: list[tuple[str, list[tuple[float, float]]]]) -> list[dict[str, Any]]:
-    """Colours for each curve; of too many to tell apart, only the three slowest get a colour and a name."""
-    if len(curves) <= MOST_NAMED:
-        return [{"curve": curve, "color": SERIES[k], "label": _short(label)} for k, (label, curve) in enumerate(curves)]
-    order = sorted(range(len(curves)), key=lambda k: -curves[k][1][-1][0])
-    lines: list[dict[str, Any]] = [
-        {"curve": curves[k][1], "color": MUTED, "alpha": 0.35, "linewidth": 1.1} for k in reversed(order[3:])
-    ]
-    lines[0]["label"] = f"{len(order) - 3} others"
-    for rank, k in enumerate(order[:3]):
-        lines.append({"curve": curves[k][1], "color": SERIES[rank], "label": f"{_short(curves[k][0])} (slow)"})
-    return lines
-
-
-def roc(curve: dict[str, Any] | None) -> str:
-    """Draw true against false positive rate over every threshold of the decision value."""
-    if not curve or not curve.get("fpr") or not curve.get("tpr"):
-        return ""
-    auc = finite(curve.get("auc"))
-    name = "ROC" if auc is None else f"AUC {number(auc)}"
-
-    def draw(figure: Any) -> None:
-        ax = figure.add_subplot(aspect="equal", xlabel="false positive rate", ylabel="true positive rate")
-        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)), label="chance")
-        ax.fill_between(curve["fpr"], curve["tpr"], color=SERIES[0], alpha=0.1, linewidth=0)
-        ax.plot(curve["fpr"], curve["tpr"], color=SERIES[0], linewidth=2.2, label=name, clip_on=False)
-        ax.set(xlim=(0, 1), ylim=(0, 1))
-        ax.legend(loc="lower right", reverse=True)
-
-    text = "area under the curve unknown" if auc is None else f"area under the curve {number(auc)}"
-    return draw_svg("roc", "ROC curve", text, draw, (7.2, 4.8))
-
-
-def reliability(found: dict[str, Any] | None) -> str:
-    """Draw how often the class that is said is true against its probability, with the shares of rows below."""
-    if not found or not found.get("said"):
-        return ""
-    rows = sum(found["rows"])
-
-    def draw(figure: Any) -> None:
-        ax = figure.add_subplot(xlabel="probability of the class that is said", ylabel="share that is true")
-        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 3)), label="as it should be")
-        shares = [n / rows for n in found["rows"]]
-        ax.bar(found["said"], shares, width=0.03, color=SERIES[1], alpha=0.4, label="share of the rows")
-        ax.plot(found["said"], found["true"], color=SERIES[0], marker="o", label="found")
-        ax.set(xlim=(0, 1.02), ylim=(0, 1.02))
-        ax.legend(loc="upper left")
-
-    loss = finite(found.get("log_loss"))
-    text = f"{int(rows)} rows" + ("" if loss is None else f", mean log loss {number(loss)}")
-    return draw_svg("reliability", "Reliability diagram", text, draw, (7.2, 4.8))
 
 
 def regions(plane: dict[str, Any] | None, classes: Sequence[Any]) -> str:
@@ -167,31 +119,31 @@ def _scatter_rows(ax: Any, plane: dict[str, Any], classes: Sequence[Any]) -> Non
             continue
         style = {"marker": MARKERS[code % len(MARKERS)], "color": SERIES[code % len(SERIES)]}
         x, y = zip(*chosen, strict=True)
-        ax.scatter(x, y, s=24, edgecolors=SURFACE, linewidths=0.6, label=_short(label_text(label)), **style)
+        ax.scatter(x, y, s=24, edgecolors=SURFACE, linewidths=0.6, label=short(label_text(label)), **style)
     if plane.get("support_vectors"):
         x, y = zip(*plane["support_vectors"], strict=True)
         ax.scatter(x, y, s=52, facecolors="none", edgecolors=INK, linewidths=0.9, label="support vectors")
 
 
-def confusion_map(confusion: Sequence[Sequence[int]]) -> str:
+def confusion_map(confusion: Sequence[Sequence[int]], classes: Sequence[Any]) -> str:
     """Confusion of more classes than a table can show: rows true, columns predicted, share of the row."""
     from matplotlib.colors import LinearSegmentedColormap
 
     shares = [[c / max(1, sum(row)) for c in row] for row in confusion]
+    wrong = [(n, i, j) for i, row in enumerate(confusion) for j, n in enumerate(row) if n and i != j]
+    most = sorted(wrong, reverse=True)[:MOST_CONFUSED]
     # a picture cannot use CSS variables: one blue that reads on both schemes, from clear to solid
     blues = LinearSegmentedColormap.from_list("share", [(0.35, 0.55, 0.95, 0.0), (0.35, 0.55, 0.95, 1.0)])
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax = figure.add_subplot(xlabel="predicted class", ylabel="true class")
         ax.grid(visible=False)
         picture = ax.imshow(shares, cmap=blues, vmin=0, vmax=1, interpolation="nearest")
         bar = figure.colorbar(picture, ax=ax, shrink=0.8, format=lambda share, _: percent(share, 0))
         bar.outline.set_edgecolor(LINE)
+        names = [*map(label_text, classes)]
+        return [Marks(f"{names[i]} taken for {names[j]}: {n:,} rows", ax, [j], [i]) for n, i, j in most]
 
     right = sum(row[k] for k, row in enumerate(confusion)) / max(1, sum(map(sum, confusion)))
     text = f"{len(confusion)} classes, {percent(right)} on the diagonal"
     return draw_svg("confusion", "Confusion matrix", text, draw, (7.2, 6.2))
-
-
-def _short(label: str, limit: int = 24) -> str:
-    return label if len(label) <= limit else label[: limit - 1] + "…"

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config.quantities import finite, number
 from pipeline.report.batch import Batch, Curves, Point, value_text
-from pipeline.report.figures.svg import INK, MARKERS, SERIES, SURFACE, draw_svg
+from pipeline.report.figures.svg import INK, MARKERS, SERIES, SURFACE, Marks, draw_svg
 
 __all__ = ["cost_bars", "fold_strip", "score_curves"]
 
@@ -18,7 +18,7 @@ def score_curves(curves: Curves | None) -> str:
         return ""
     xs = [_x(p, curves.name) for _, points in curves.series for p in points]
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax = figure.add_subplot(xlabel=curves.name, ylabel="mean score")
         if min(xs) > 0 and max(xs) > 20 * min(xs):
             ax.set_xscale("log")
@@ -29,6 +29,10 @@ def score_curves(curves: Curves | None) -> str:
             _band(ax, curves.name, points, k, label)
         if len(curves.series) > 1:
             figure.legend(loc="outside lower center", ncols=min(4, len(curves.series)))
+        return [
+            Marks(label, ax, [_x(p, curves.name) for p in points], [p.mean_score or 0.0 for p in points])
+            for label, points in curves.series
+        ]
 
     text = f"{len(curves.series)} curves of {max(len(points) for _, points in curves.series)} points"
     return draw_svg("curves", f"Mean score against {curves.name}", text, draw, (7.2, 4.4))
@@ -61,7 +65,7 @@ def fold_strip(batch: Batch) -> str:
     if not points:
         return ""
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax = figure.add_subplot(xlabel="score of a fold")
         for row, point in enumerate(points):
             colour = SERIES[1] if point.is_best else SERIES[0]
@@ -69,6 +73,7 @@ def fold_strip(batch: Batch) -> str:
             ax.scatter(point.fold_scores, [row] * n, s=30, color=colour, alpha=0.55, linewidths=0)
             ax.scatter([point.mean_score], [row], marker="|", s=190, color=INK, linewidths=2)
         _name_rows(ax, points)
+        return [Marks(p.text, ax, p.fold_scores, [row] * len(p.fold_scores)) for row, p in enumerate(points)]
 
     folds = max(len(p.fold_scores) for p in points)
     text = f"the best {len(points)} points, {folds} folds each, the bar is the mean"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.config.quantities import number
-from pipeline.report.figures.svg import INK, MUTED, SERIES, SURFACE, draw_svg
+from pipeline.report.figures.svg import INK, MUTED, SERIES, SURFACE, Marks, draw_svg
 
 __all__ = ["fit", "residuals", "scores", "tube"]
 
@@ -19,12 +19,13 @@ def fit(rows: dict[str, Any] | None, epsilon: float | None) -> str:
     true, said = rows["true"], rows["predicted"]
     ends = [min([*true, *said]), max([*true, *said])]
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax = figure.add_subplot(xlabel="true value", ylabel="predicted value")
         _tube(ax, ends, ends, epsilon)
         ax.plot(ends, ends, color=INK, linewidth=1.2, linestyle=DASHED, label="equal")
         ax.scatter(true, said, color=SERIES[0], alpha=0.75, **POINT)
         figure.legend(loc="outside lower center", ncols=2)
+        return [Marks("row", ax, true, said)]
 
     return draw_svg("fit", "Predicted against true values", f"{len(true)} rows", draw, (7.2, 5.0))
 
@@ -37,7 +38,7 @@ def residuals(rows: dict[str, Any] | None, counted: dict[str, Any] | None, epsil
     left = [t - f for t, f in zip(rows["true"], said, strict=True)]
     ends = [min(said), max(said)]
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax, side = figure.subplots(1, 2, sharey=True, width_ratios=[3, 1])
         _tube(ax, ends, [0.0, 0.0], epsilon)
         ax.axhline(0.0, color=INK, linewidth=1.2, linestyle=DASHED)
@@ -50,6 +51,7 @@ def residuals(rows: dict[str, Any] | None, counted: dict[str, Any] | None, epsil
             for edge in (-epsilon, epsilon):
                 side.axhline(edge, color=SERIES[1], linewidth=1.2, linestyle=DASHED)
         side.set_xlabel("rows")
+        return [Marks("row", ax, said, left)]
 
     outside = sum(abs(r) > (epsilon or 0.0) for r in left)
     text = f"{outside} of {len(left)} rows outside the tube of half-width {number(epsilon or 0.0)}"
@@ -61,12 +63,13 @@ def tube(line: dict[str, Any] | None, epsilon: float | None) -> str:
     if not line:
         return ""
 
-    def draw(figure: Any) -> None:
+    def draw(figure: Any) -> list[Marks]:
         ax = figure.add_subplot(xlabel="feature", ylabel="value")
         _tube(ax, line["grid"], line["f"], epsilon)
         ax.plot(line["grid"], line["f"], color=INK, linewidth=2, label="f")
         ax.scatter(line["x"], line["y"], color=SERIES[0], alpha=0.75, label="training rows", **POINT)
         figure.legend(loc="outside lower center", ncols=3)
+        return [Marks("f", ax, line["grid"], line["f"])]
 
     text = f"{len(line['x'])} training rows, f between {number(min(line['f']))} and {number(max(line['f']))}"
     return draw_svg("tube", "The function and its tube", text, draw, (7.2, 5.0))

@@ -34,6 +34,10 @@ _SUFFIXES = {
     ".npz": "npz",
     ".zarr": "zarr",
 }
+_STRANGE = (
+    *(".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".orc", ".avro"),
+    *(".h5", ".hdf5", ".pkl", ".npy", ".arff"),
+)
 _BY_COLUMN = ("csv", "parquet")
 
 
@@ -47,7 +51,10 @@ def format_of(url: str) -> str:
         return "sklearn"
     name = url.rstrip("/")
     packed = next((suffix for suffix in COMPRESSED if name.endswith(suffix)), "")
-    kind = _SUFFIXES.get(Path(name.removesuffix(packed)).suffix.lower(), "libsvm")
+    ending = Path(name.removesuffix(packed)).suffix.lower()
+    if ending in _STRANGE:
+        raise InputError(f"{url}: {ending} is not read; save it as .csv, .parquet, .npz (X, y), .zarr or .libsvm")
+    kind = _SUFFIXES.get(ending, "libsvm")
     if packed and kind not in ("csv", "libsvm"):
         raise InputError(f"{url}: a compressed {kind} file is not read; decompress it ({kind} has its own compression)")
     return kind

@@ -28,6 +28,7 @@ BROKEN_ZARR = (  # zarr has no error of its own, and every codec adds others
     ValueError,  # metadata that is no JSON; a chunk of another length
     TypeError,  # metadata with an unknown key
     KeyError,  # metadata without a key it needs
+    AttributeError,  # metadata that is JSON, and no object
     RuntimeError,  # a chunk that blosc or zstd cannot decompress
     zlib.error,  # a chunk that gzip cannot decompress
     EOFError,  # a gzip chunk that is cut short

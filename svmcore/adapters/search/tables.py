@@ -114,6 +114,8 @@ def _objection(estimator: Any, fit_params: dict[str, Any], watched: bool) -> str
         return "somebody watches their progress (verbose, or a callback)"
     if machine.time_limit is not None or getattr(machine.solver, "time_limit", None) is not None:
         return "each has its time limit"
+    if machine.approximation is not None:
+        return "an approximation has landmarks among the rows that it is trained on"
     if machine._kernel_name == "callable":
         return "the kernel is a function, and may look at all rows that it is given"
     if machine._kernel_name == "precomputed" and steps is not None:

@@ -17,13 +17,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from svmcore.passes.row_products import least_rates
 from svmcore.solvers.interior.polish import Polish
 from svmcore.solvers.interior.program import Newton, Program
 from svmcore.solvers.interior.systems import Dense, Floats, LowRank, System
 
 __all__ = ["Answer", "Dense", "LowRank", "minimise"]
 
-Step: TypeAlias = tuple[Floats, Floats, Floats, Floats]
+Step: TypeAlias = tuple[Floats, Floats, Floats]  # dx (n,), db (k,), dz (2, n)
 Status: TypeAlias = Literal["converged", "stopped", "stalled", "infeasible"]
 
 _CONVERGED: Status = "converged"
@@ -90,8 +91,8 @@ def minimise(
     >>> answer.status, answer.beta.round(3) + 0.0
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
-    P, L, U, R = (np.array(a, dtype=np.float64) for a in (p, lo, hi, ridge))
-    whole = Program(system, P, L, U, R, np.asarray(codes).astype(np.int64), np.asarray(sums, dtype=np.float64))
+    P, L, U, R = (np.asarray(a, dtype=np.float64) for a in (p, lo, hi, ridge))
+    whole = Program(system, P, L, U, R, np.asarray(codes), np.asarray(sums, dtype=np.float64))
     moving, fixed = whole.settled()
     program = whole if moving.all() else whole.fixed_out(moving, fixed)
     beta, n_iter, status = fixed, 0, _CONVERGED
@@ -118,10 +119,14 @@ class Iterate:
     b: Floats
     held: Floats
 
+    def distances(self, dx: Floats) -> Floats:
+        """How the distances t (2, n) change with beta by `dx` (n,)."""
+        return np.stack([dx, -dx]) * self.held
+
     @property
     def mu(self) -> float:
         """Mean of t z over the bounds."""
-        return float((self.t * self.z).sum() / max(self.held.sum(), 1))
+        return float(np.vdot(self.t, self.z) / max(self.held.sum(), 1))
 
 
 class Watch:
@@ -192,20 +197,20 @@ class _Descent:
         """One predictor and corrector, in place."""
         mu = at.mu
         sums = self.program.sums - at.beta @ self.program.members
-        newton, (dx, db, dt, dz) = self._predictor(at, residual, sums)
-        primal, dual = (min(1.0, length) for length in _lengths(at, dt, dz))
-        ahead = ((at.t + primal * dt) * (at.z + dual * dz) * at.held).sum() / max(at.held.sum(), 1)
+        newton, step = self._predictor(at, residual, sums)
+        primal, dual = (min(1.0, length) for length in _lengths(at, step))
+        ahead = _mu_after(at, primal, dual, step)
         sigma = (ahead / mu) ** 3 if mu > 0 else 0.0
         sigma = max(sigma, PLAIN) if self.watch.plain else sigma
-        centre = _direction(newton, at, sigma * mu / at.t * at.held, self._goal, 0.0 * sums)
-        second = _direction(newton, at, -dt * dz / at.t * at.held, self._goal, 0.0 * sums)
-        weight = 0.0 if self.watch.plain else _weight(at, (dt + centre[2], dz + centre[3]), second[2:4])
-        dx, db = dx + centre[0] + weight * second[0], db + centre[1] + weight * second[1]
-        dt, dz = dt + centre[2] + weight * second[2], dz + centre[3] + weight * second[3]
-        primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, dt, dz))
+        pull = -at.distances(step[0]) * step[2] / at.t
+        _add(step, 1.0, _direction(newton, at, sigma * mu / at.t * at.held, self._goal, 0.0 * sums)[0])
+        second, _ = _direction(newton, at, pull, self._goal, 0.0 * sums)
+        del pull
+        _add(step, 0.0 if self.watch.plain else _weight(at, step, second), second)
+        primal, dual = (min(1.0, TO_THE_WALL * length) for length in _lengths(at, step))
         if self.watch.plain:
             primal = dual = min(primal, dual)
-        _move(self.program, at, primal, dual, dx, db, dt, dz)
+        _move(self.program, at, primal, dual, step)
 
     def _predictor(self, at: Iterate, residual: Floats, sums: Floats) -> tuple[Newton, Step]:
         """Newton's matrix and its step towards t z = 0; D is raised while rounding spoils it and more D helps."""
@@ -225,23 +230,34 @@ class _Descent:
         Multipliers count as a thousandth of tol at least, and D as a share of K: proximal terms, which slow the steps
         along which K is flat and change nothing at their end.
         """
-        floor = np.maximum(at.z, FLAT * self.tol) * at.held
-        D = self.program.ridge + (floor / at.t).sum(axis=0)
+        D = self.program.ridge + (np.maximum(at.z, FLAT * self.tol) * at.held / at.t).sum(axis=0)
         newton = Newton(self.program, np.maximum(D, self.proximal * float(self.program.curvature.mean())))
-        dx, db, dt, dz, error = _direction(newton, at, -at.z * at.held, self._goal, sums, residual)
-        return newton, (dx, db, dt, dz), error
+        del D
+        return newton, *_direction(newton, at, -at.z * at.held, self._goal, sums, residual)
 
 
 def _direction(
     newton: Newton, at: Iterate, pull: Floats, goal: float, sums: Floats, residual: Floats | float = 0.0
-) -> tuple[Floats, Floats, Floats, Floats, float]:
+) -> tuple[Step, float]:
     """The step that gains `pull` (2, n) of dz + (z / t) dt, `sums` and `residual`; and the error of the last."""
     dx, db, error = newton.solve(residual + pull[0] - pull[1], sums, goal)
-    dt = np.stack([dx, -dx]) * at.held
-    return dx, db, dt, pull - at.z / at.t * dt, error
+    return (dx, db, pull - at.z / at.t * at.distances(dx)), error
 
 
-def _weight(at: Iterate, step: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> float:
+def _mu_after(at: Iterate, primal: float, dual: float, step: Step) -> float:
+    """Mean of (t + primal dt) (z + dual dz) over the bounds; without one all but t are 0."""
+    dt, dz = at.distances(step[0]), step[2]
+    total = np.vdot(at.t, at.z) + dual * np.vdot(at.t, dz) + primal * (np.vdot(dt, at.z) + dual * np.vdot(dt, dz))
+    return float(total / max(at.held.sum(), 1))
+
+
+def _add(step: Step, weight: float, more: Step) -> None:
+    """Step += weight more, in place."""
+    for one, other in zip(step, more, strict=True):
+        one += weight * other if weight != 1.0 else other
+
+
+def _weight(at: Iterate, step: Step, second: Step) -> float:
     """Share of the second-order step with which the lengths are largest.
 
     All of it, far from the central path, can throw a variable from wall to wall for ever; weighing the step to the
@@ -251,30 +267,32 @@ def _weight(at: Iterate, step: tuple[Floats, Floats], second: tuple[Floats, Floa
     ----------
     Colombo, Gondzio (2008), Further development of multiple centrality correctors for interior point methods.
     """
-    t, z = at.t, np.where(at.held, at.z, 1.0)
-    rates = (step[0] / t, second[0] / t, step[1] / z, second[1] / z)
-    best, longest = 1.0, -1.0
-    for weight in np.linspace(1.0, 0.0, WEIGHTS):
-        primal, dual = _length(rates[0] + weight * rates[1]), _length(rates[2] + weight * rates[3])
-        if min(primal, 1.0) * min(dual, 1.0) > 1.01 * longest:
-            best, longest = float(weight), min(primal, 1.0) * min(dual, 1.0)
+    weights, best, longest = np.linspace(1.0, 0.0, WEIGHTS), 1.0, -1.0
+    distances = (at.distances(dx) for dx in (step[0], second[0]))
+    rates = (least_rates(at.t, *distances, weights), least_rates(at.z, step[2], second[2], weights))
+    for weight, primal, dual in zip(weights, *rates, strict=True):
+        reach = min(_reach(primal), 1.0) * min(_reach(dual), 1.0)
+        if reach > 1.01 * longest:
+            best, longest = float(weight), reach
     return best
 
 
-def _lengths(at: Iterate, dt: Floats, dz: Floats) -> tuple[float, float]:
+def _lengths(at: Iterate, step: Step) -> tuple[float, float]:
     """Longest steps that keep t and z positive, at most 1 over the share that is taken."""
-    return _length(dt / at.t), _length(dz / np.where(at.held, at.z, 1.0))
+    whole, dt, dz = np.zeros(1), at.distances(step[0]), step[2]
+    primal, dual = (float(least_rates(old, new, new, whole)[0]) for old, new in ((at.t, dt), (at.z, dz)))
+    return _reach(primal), _reach(dual)
 
 
-def _length(rates: Floats) -> float:
-    return min(1.0 / TO_THE_WALL, 1.0 / max(-float(rates.min(initial=0.0)), 1e-300))
+def _reach(rate: float) -> float:
+    """Longest step where the least relative change of a step of 1 is `rate`."""
+    return min(1.0 / TO_THE_WALL, 1.0 / max(-rate, 1e-300))
 
 
-def _move(
-    program: Program, at: Iterate, primal: float, dual: float, dx: Floats, db: Floats, dt: Floats, dz: Floats
-) -> None:
+def _move(program: Program, at: Iterate, primal: float, dual: float, step: Step) -> None:
     """The step, in place; beta follows its nearer bound, so that no digit of a small distance is lost."""
-    at.t += primal * dt
+    dx, db, dz = step
+    at.t += primal * at.distances(dx)
     at.z += dual * dz
     at.b = at.b + dual * db
     beta = at.beta + primal * dx

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from svmcore.sources import RowMap
+
 __all__ = ["Dense", "Factor", "Floats", "LowRank", "System"]
 
 Floats: TypeAlias = NDArray[Any]
 
-BLOCK_ROWS = 4096  # of G in one step of the normal matrix; small enough for the caches, large enough for BLAS
 SPREAD = 1.5  # most pivots eliminated last, as a multiple of the rank
 SMALL_PIVOT = 1e-5  # a D_i below this share of the mean of K's diagonal is eliminated last
 NEAR = 0.05  # trace of K - GG' as a share of the smallest D, where G stands for K in a factor
@@ -52,41 +53,28 @@ class System(Protocol):
 
 
 class LowRank:
-    """K = G G' of rows `G` (n, r), float64; n r^2 a factor.
+    """K = G G' of rows `G` (n, r), an array or a map of rows that are somewhere; n r^2 a factor.
 
-    Everything of length n is a sum over rows or local to a row: `normal_matrix` and the products with G are all that
+    Everything of length n is a sum over rows or local to a row: products with G and its normal matrix are all that
     shards of the rows would have to send.
     """
 
-    def __init__(self, G: Floats) -> None:
-        self.G = np.ascontiguousarray(G, dtype=np.float64)
-        self.diagonal = np.einsum("ij,ij->i", self.G, self.G)
+    def __init__(self, G: RowMap | Floats) -> None:
+        self.G = G if isinstance(G, RowMap) else RowMap(G)
+        self.diagonal = self.G.square_lengths()
         self.is_convex = True
 
     def times(self, beta: Floats) -> Floats:
         """Product G (G' beta) (n,)."""
-        return self.G @ (beta @ self.G)
+        return self.G.times(self.G.weights(beta))
 
     def rows(self, keep: Any) -> "LowRank":
         """The factor of some of the rows."""
-        return LowRank(self.G[keep])
-
-    def normal_matrix(self, weights: Floats) -> Floats:
-        """Product G' diag(weights) G (r, r) for `weights` (n,) that are not negative, summed over blocks of rows."""
-        return normal_matrix(self.G, weights)
+        return LowRank(self.G.take(keep))
 
     def factorise(self, D: Floats, border: Floats) -> "LowRankFactor":
         """Factor of G G' + border border' + diag D."""
         return LowRankFactor(self, D, border)
-
-
-def normal_matrix(G: Floats, weights: Floats) -> Floats:
-    """Product G' diag(weights) G (r, r); the root of the weights goes to both sides, which halves the flops."""
-    root, total = np.sqrt(weights), np.zeros((G.shape[1], G.shape[1]))
-    for start in range(0, len(G), BLOCK_ROWS):
-        block = G[start : start + BLOCK_ROWS] * root[start : start + BLOCK_ROWS, None]
-        total += block.T @ block
-    return total
 
 
 class LowRankFactor:
@@ -109,19 +97,19 @@ class LowRankFactor:
     def __init__(self, system: LowRank, D: Floats, border: Floats) -> None:
         self.G, self.border = system.G, border
         scale = float(system.diagonal.mean()) or 1.0
-        self.free = _smallest(D, int(SPREAD * (self.G.shape[1] + border.shape[1])) + 5, SMALL_PIVOT * scale)
+        self.free = _smallest(D, int(SPREAD * (self.G.rank + border.shape[1])) + 5, SMALL_PIVOT * scale)
         self.weights = 1.0 / D
         self.weights[self.free] = 0.0
-        self._factor_rest(system)
+        self._factor_rest()
         if len(self.free):
             self._factor_free(D[self.free])
 
-    def _factor_rest(self, system: LowRank) -> None:
+    def _factor_rest(self) -> None:
         """Cholesky factor of M, scaled to a unit diagonal."""
-        w, r = self.weights, self.G.shape[1]
+        w, r = self.weights, self.G.rank
         M = np.empty((r + self.border.shape[1],) * 2)
-        M[:r, :r] = system.normal_matrix(w)
-        M[r:, :r] = (self.border * w[:, None]).T @ self.G
+        M[:r, :r] = self.G.normal_matrix(w)
+        M[r:, :r] = [self.G.weights(w * side) for side in self.border.T] or np.empty((0, r))
         M[:r, r:] = M[r:, :r].T
         M[r:, r:] = (self.border * w[:, None]).T @ self.border
         M.flat[:: len(M) + 1] += 1.0
@@ -130,7 +118,7 @@ class LowRankFactor:
 
     def _factor_free(self, D: Floats) -> None:
         """The R of [E; D_F^1/2]."""
-        self.rows = np.hstack([self.G[self.free], self.border[self.free]])
+        self.rows = np.hstack([self.G.take(self.free).dense(), self.border[self.free]])
         E = linalg.solve_triangular(self.L, (self.rows * self.scale).T, lower=True, check_finite=False)
         stacked = np.vstack([E, np.diag(np.sqrt(D))])
         stacked = stacked[np.argsort(-np.abs(stacked).max(axis=1), kind="stable")]
@@ -151,13 +139,13 @@ class LowRankFactor:
     def solve(self, r: Floats) -> Floats:
         """Solution x (n,) of the right-hand side `r` (n,)."""
         weighted = self.weights * r
-        t = np.concatenate([weighted @ self.G, weighted @ self.border])
+        t = np.concatenate([self.G.weights(weighted), weighted @ self.border])
         if len(self.free):
             x_free = self._solve_free(r[self.free] - self.rows @ self._inner(t))
             t += x_free @ self.rows
         u = self._inner(t)
-        split = self.G.shape[1]
-        x = self.weights * (r - self.G @ u[:split] - self.border @ u[split:])
+        split = self.G.rank
+        x = self.weights * (r - self.G.times(u[:split]) - self.border @ u[split:])
         if len(self.free):
             x[self.free] = x_free
         return x

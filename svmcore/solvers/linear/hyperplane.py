@@ -37,9 +37,7 @@ class LinearRows:
     """
 
     def __init__(self, solver: str, qp: SignedQP) -> None:
-        X = linear_rows(solver, qp)
-        self.qp = qp
-        self.X = np.column_stack([X, np.ones(len(X))]) if qp.shift else X
+        self.qp, self.X = qp, linear_rows(solver, qp).dense()
         self.sign = np.where(qp.hi > 0, 1.0, -1.0)
         self.reach = qp.hi - qp.lo
         self.inside = np.flatnonzero(self.reach > 0)

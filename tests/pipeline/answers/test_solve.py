@@ -229,7 +229,7 @@ def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
     monkeypatch.setattr(problems, "open_gram", slowly)
     problems._resident.cache_clear()
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(problems.resident_gram, [task] * 4))
+        found = list(pool.map(problems.stored_source, [task] * 4))
     assert len({id(source) for source in found}) == 1
 
 

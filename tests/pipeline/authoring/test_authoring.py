@@ -71,6 +71,41 @@ def test_init__data_without_classes_is_refused(customers, capsys, argv, said):
     assert re.search(said, capsys.readouterr().err)
 
 
+def test_init__numbers_that_all_differ_are_values(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=90), "b": rng.normal(size=90)})
+    frame["price"] = 50 * frame["a"] + rng.normal(size=90)
+    frame.to_csv("prices.csv", index=False)
+    assert main(["init", "prices.csv"]) == 0
+    text = Path("prices.yaml").read_text()
+    found = yaml12.parse(text)
+    assert (found["task"], found["data"]["label"]) == ("svr", "price")
+    spread = frame["price"].std()
+    assert 0.05 * spread < found["epsilon"] < 0.2 * spread
+    assert "# values from " in text
+    quick = ["--set", "sweep.grid={C: [100]}", "--set", "cluster.kind=inline", "--no-prefect", "--json"]
+    capsys.readouterr()
+    assert main(["run", "prices.yaml", *quick]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["test"]["r2"] > 0.8
+
+
+@pytest.mark.parametrize("label", ["same", "none"])
+def test_init__one_label_or_none_is_one_class(tmp_path, monkeypatch, capsys, label):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"])
+    frame.assign(**({"same": "fine"} if label == "same" else {})).to_csv("usual.csv", index=False)
+    assert main(["init", "usual.csv", "--label", label]) == 0
+    found = yaml12.parse(Path("usual.yaml").read_text())
+    assert found["task"] == "one-class"
+    assert found["data"]["label"] == (None if label == "none" else "same")
+    capsys.readouterr()
+    assert main(["run", "usual.yaml", "--set", "cluster.kind=inline", "--no-prefect", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["n_features"] == 2
+    assert record["scores"]["train"]["rejected"] < 0.15
+
+
 @pytest.mark.parametrize("source", ["sklearn:digits", "rows.svm"])
 def test_init__takes_sources_without_names(tmp_path, monkeypatch, capsys, source):
     monkeypatch.chdir(tmp_path)

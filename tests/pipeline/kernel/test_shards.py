@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.compute.cluster import open_workers
-from pipeline.compute.workers import InlineWorkers
+from pipeline.compute.workers import ClusterLost, InlineWorkers
 from pipeline.config.load import load_experiment
 from pipeline.kernel.choose import choose_plan, plan_kernel
 from pipeline.kernel.columns import computed_columns
@@ -62,7 +62,6 @@ def test_shards__on_workers_are_proved_and_end_with_their_source(exp, data, two_
     assert sorted(homes.values()) == two_workers.addresses()
     assert sum(held_on(two_workers).values()) == 2
     source.close()
-    source.group.every  # noqa: B018
     assert all(line.losses == 0 for line in source.group.lines)
 
 
@@ -113,11 +112,34 @@ def test_shards__of_a_worker_that_is_killed_are_made_again_on_another(exp, data)
         assert sum(line.losses for line in source.group.lines) >= 3
 
 
+class Gone(InlineWorkers):
+    """Workers that are lost after so many calls."""
+
+    left = 8
+
+    def map(self, fn, items, **more):
+        self.left -= 1
+        if self.left < 0:
+            raise ClusterLost("nobody is left")
+        return super().map(fn, items)
+
+
+def test_shards__of_a_cluster_that_is_lost_ask_nobody_any_more(exp, data):
+    workers = Gone()
+    source = opened(exp, data, workers)
+    with pytest.raises(ClusterLost, match="nobody is left"):
+        SMO(newcomers=32).solve(classification(source, target(data), 10.0))
+    source.close()
+    with pytest.raises(ClusterLost, match="nobody is left"):
+        source.table.transport(0, None)
+    assert workers.left == -1
+
+
 @pytest.mark.parametrize(
     ("more", "error"),
     [
         ({"solver": "smo-mvp"}, "plan: shards is for solver smo, not smo-mvp; set solver.name: smo"),
-        ({"plan": "resident", "cache": {"limit": "1MB"}}, "plan: resident needs 36.0 MB for K"),
+        ({"plan": "resident", "cache": {"limit": "1MB"}}, "plan: resident needs 34.3 MiB for K"),
     ],
 )
 def test_plan__that_cannot_be_is_refused(exp, data, more, error):

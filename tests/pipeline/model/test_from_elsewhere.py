@@ -15,6 +15,7 @@ from pipeline.model.parts import OWNER, is_own_model, write_model_manifest
 from pipeline.model.stored import load_model
 from pipeline.model.verify import verify
 from pipeline.report.page import rewrite_report
+from pipeline.storage.runs import seal_run
 from svmcore.errors import InputError
 
 SECRET = "hunter2-5f1d"
@@ -41,7 +42,7 @@ def called(server):
 
 
 def planted(rows_run, folder, **data):
-    """A copy of a run whose model names other sources, with a manifest that fits."""
+    """A copy of a run whose model names other sources, with manifests that fit."""
     copy = Path(shutil.copytree(rows_run["run"], folder / "theirs"))
     group = zarr.open_group(str(copy / "model.zarr"), mode="r+")
     config = group.attrs["config"]
@@ -51,6 +52,7 @@ def planted(rows_run, folder, **data):
     text = (copy / "config.yaml").read_text().splitlines()
     replaced = [next((f"  {k}: {v}" for k, v in data.items() if line.startswith(f"  {k}:")), line) for line in text]
     (copy / "config.yaml").write_text("\n".join(replaced))
+    seal_run(copy)
     return copy
 
 

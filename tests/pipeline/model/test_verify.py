@@ -13,6 +13,9 @@ from pipeline.model import verify as verify_module
 from pipeline.model.parts import write_model_manifest
 from pipeline.model.stored import load_model
 from pipeline.model.verify import verify
+from pipeline.report.page import rewrite_report
+from pipeline.storage.manifest import Damaged
+from pipeline.storage.runs import check_run, seal_run
 from svmcore.errors import InputError
 from svmcore.solvers import SMO, base
 from svmcore.status import Status
@@ -49,6 +52,35 @@ def test_verify__one_flipped_byte_names_the_part(copied):
     assert differing(copied) == ["coef/c/0/0"]
 
 
+def test_run__a_file_that_was_changed_added_or_lost_is_named(copied):
+    whole = (copied / "metrics.json").read_text()
+    (copied / "metrics.json").write_text(whole.replace('"accuracy": 0', '"accuracy": 1'))
+    assert differing(copied) == ["metrics.json"]
+    assert differing(copied / "model.zarr") == []
+    (copied / "metrics.json").write_text(whole)
+    (copied / "notes.txt").write_text("mine")
+    assert differing(copied) == ["notes.txt"]
+    (copied / "notes.txt").unlink()
+    (copied / "config.yaml").unlink()
+    with pytest.raises(Damaged, match=r"config\.yaml is missing"):
+        check_run(copied)
+
+
+def test_run__whose_model_was_put_there_from_another_is_not_that_run(copied, rows_run, tmp_path):
+    other = run(rows_run["config"] | {"C": 3.0}, store=tmp_path / "other")
+    shutil.rmtree(copied / "model.zarr")
+    shutil.copytree(other["model"], copied / "model.zarr")
+    assert "model.zarr/manifest.json" in differing(copied)
+
+
+def test_run__its_report_may_be_written_again(copied):
+    page = copied / "report.html"
+    page.write_text("no report")
+    assert differing(copied) == ["report.html"]
+    rewrite_report(copied)
+    assert differing(copied) == []
+
+
 def rewritten(folder, change):
     """Change the model's arrays or attributes and make the manifest fit again: only the recomputation can tell."""
     import zarr
@@ -57,6 +89,7 @@ def rewritten(folder, change):
     change(group)
     (folder / "model.zarr" / "manifest.json").unlink()
     write_model_manifest(folder / "model.zarr")
+    seal_run(folder)
     return folder
 
 

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from flows.cli import main
 from pipeline import load_model, run
 from pipeline.registry.aliases import promote
-from pipeline.registry.compare import compare, mcnemar
+from pipeline.registry.compare import compare, mcnemar, wilcoxon
 from pipeline.registry.listing import Query, listed, to_prune
 from pipeline.report.index import render_index, write_index
 from pipeline.storage.runs import open_store
@@ -116,7 +116,7 @@ def test_index__of_a_year_is_small_and_quick(year):
     assert page.count("/report.html") == 366 + 1
     assert "365 runs, 36 failed their gate" in page
     assert 'aria-label="accuracy of 365 runs, from 0.9 to 0.949"' in page
-    assert not re.search(r"<script|https?://", page)
+    assert not re.search(r"https?://(?!www.w3.org/2000/svg)", page)
 
 
 def test_index__names_are_escaped(year, tmp_path):
@@ -158,9 +158,9 @@ def test_compare__says_what_differs(year, capsys):
     assert found["per_class"][3] == {"label": 3} | {
         key: [PER_CLASS[3][key]] * 2 for key in found["per_class"][3] if key != "label"
     }
-    assert found["mcnemar"] is None
+    assert found["paired"] is None
     assert main(["compare", a, f"{year.url}/digits@champion"]) == 0
-    assert "not tested on the same rows" in capsys.readouterr().out
+    assert "not tested on the same rows: no paired test" in capsys.readouterr().out
     with pytest.raises(InputError, match="no run at"):
         compare(a, f"{year.url}/digits/absent")
 
@@ -186,11 +186,32 @@ def test_compare__tests_two_runs_on_the_same_rows(rows_config, rows_run, tmp_pat
     _, X_test, _, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
     weak = run(rows_config | {"class_weight": {"ant": 100}, "C": 1e-3}, store=str(tmp_path / "runs"))
     right = [load_model(record["model"]).predict(X_test) == y_test for record in (rows_run, weak)]
-    found = compare(rows_run["run"], weak["run"])["mcnemar"]
+    found = compare(rows_run["run"], weak["run"])["paired"]
     assert found["only_a"] == (right[0] & ~right[1]).sum() > 0
     assert found["only_b"] == (right[1] & ~right[0]).sum()
     other = run(rows_config | {"data": rows_config["data"] | {"test": 0.3}}, store=str(tmp_path / "runs"))
-    assert compare(rows_run["run"], other["run"])["mcnemar"] is None
+    assert compare(rows_run["run"], other["run"])["paired"] is None
+
+
+def test_compare__tests_two_regressions_on_the_same_rows(tmp_path, capsys):
+    from scipy import stats
+    from sklearn.model_selection import train_test_split
+
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(120, 2))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=120)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    data = {"source": str(tmp_path / "rows.npz"), "test": 0.3}
+    config = {"task": "svr", "name": "sine", "data": data, "cluster": {"kind": "inline"}}
+    records = [run(config | {"C": C}, store=str(tmp_path / "runs")) for C in (10, 0.01)]
+    _, X_test, _, y_test = train_test_split(X, y, test_size=0.3, random_state=0)
+    errors = [np.abs(load_model(record["model"]).predict(X_test) - y_test) for record in records]
+    found = compare(*(record["run"] for record in records))["paired"]
+    assert found["closer_a"] == (errors[0] < errors[1]).sum() > found["closer_b"]
+    assert found["p_value"] == pytest.approx(stats.wilcoxon(*errors).pvalue, rel=1e-4)
+    assert wilcoxon([1.0, 2.0], [2.0, 1.0])["p_value"] == 1.0
+    assert main(["compare", *(record["run"] for record in records)]) == 0
+    assert "Wilcoxon's signed-rank test of the errors: p = " in capsys.readouterr().out
 
 
 @pytest.mark.full

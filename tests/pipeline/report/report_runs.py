@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
+from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score, roc_curve
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
@@ -108,18 +108,34 @@ def _fit(X, y, C, gamma=None, steps=(5, 20, 80, 320), names=None, **_):
         "classes": classes.tolist(),
         "evaluated_on": "test",
         "tol": TOL,
-        "roc": None,
+        "curves": [],
         "plane": None,
         "confusion": confusion_matrix(y_test, classes[codes], labels=classes).tolist(),
         "history": [{"label": p["label"], "points": fit["history"]} for p, fit in zip(per_class, fits, strict=True)],
     }
-    if len(positives) == 1:
-        fpr, tpr, _ = roc_curve(y_test == classes[1], values[:, 0])
-        auc = float(roc_auc_score(y_test == classes[1], values[:, 0]))
-        evaluation["roc"] = {"fpr": fpr.tolist(), "tpr": tpr.tolist(), "auc": auc}
+    for k, label in enumerate(positives.tolist()):
+        evaluation["curves"].append({"label": label} | _curve(y_test == label, values[:, k]))
+    wrong = np.flatnonzero(classes[codes] != y_test)
+    evaluation["errors"] = [
+        {"row": int(i), "id": None, "copies": 1, "label": y_test[i].item(), "said": classes[codes[i]].item(), "by": 0.5}
+        for i in wrong
+    ]
     if X.shape[1] == 2:
         evaluation["plane"] = _plane(X, y, scaler, Z, gamma, classes, fits, support, names)
     return metrics, evaluation
+
+
+def _curve(positive, f):
+    fpr, tpr, threshold = roc_curve(positive, f, drop_intermediate=False)
+    return {
+        "threshold": [None, *threshold[1:].tolist()],
+        "tpr": tpr.tolist(),
+        "fpr": fpr.tolist(),
+        "auc": float(roc_auc_score(positive, f)),
+        "average_precision": float(average_precision_score(positive, f)),
+        "positives": int(positive.sum()),
+        "negatives": int((~positive).sum()),
+    }
 
 
 def _values(K, fits):

@@ -561,6 +561,14 @@ def test_zarr__a_file_that_is_cut_short_is_found(tmp_path, file):
     assert "not a whole zarr group" in error(folder)
 
 
+@pytest.mark.parametrize("text", ["-1", "[]", '"group"', "null"])
+@pytest.mark.parametrize("file", ["zarr.json", "X/zarr.json", "y/zarr.json"])
+def test_zarr__metadata_that_are_json_of_another_kind_are_found(tmp_path, file, text):
+    folder = zarr_csr(tmp_path)
+    (folder / file).write_text(text)
+    assert "zarr group" in error(folder)
+
+
 @pytest.mark.parametrize(
     ("name", "shape"), [("iris", (150, 4)), ("digits", (1797, 64)), ("wine", (178, 13)), ("breast_cancer", (569, 30))]
 )

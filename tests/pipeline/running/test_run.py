@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_iris
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from sklearn.svm import SVC
 
 from pipeline import load_model, run
 from pipeline.answers.live import Line
-from pipeline.kinds.evaluation import roc
+from pipeline.kinds.evaluation import calibration, curve
 from svmcore.errors import InputError, SVMError
 
 CONTRACT = {
@@ -88,11 +89,13 @@ def test_run__the_stored_model_scores_what_the_metrics_say(rows_run, rows_csv):
 def test_run__evaluation_is_what_the_report_needs(rows_run):
     found = json.loads((Path(rows_run["run"]) / "evaluation.json").read_text())
     confusion = np.array(found["confusion"])
-    assert (found["classes"], found["evaluated_on"], found["roc"]) == (["ant", "bee", "cat"], "test", None)
+    assert (found["classes"], found["evaluated_on"]) == (["ant", "bee", "cat"], "test")
     assert confusion.sum() == rows_run["n_test"]
     assert np.trace(confusion) / confusion.sum() == rows_run["accuracy"]
-    assert [curve["label"] for curve in found["history"]] == found["classes"]
-    assert all(curve["points"][-1][2] <= 1.05 * found["tol"] for curve in found["history"])
+    assert [one["label"] for one in found["history"]] == found["classes"]
+    assert [one["label"] for one in found["curves"]] == found["classes"]
+    assert len(found["errors"]) == confusion.sum() - np.trace(confusion)
+    assert all(one["points"][-1][2] <= 1.05 * found["tol"] for one in found["history"])
     plane = found["plane"]
     raw = np.array(plane["points"])
     assert raw.max() > 3.0  # raw units, not standardised
@@ -113,7 +116,12 @@ def test_run__two_classes_have_one_entry_and_a_roc(tmp_path):
     model = stored.model
     assert entry["weights"] == pytest.approx((model.coef @ model.support_vectors)[0])
     evaluation = json.loads((Path(found["run"]) / "evaluation.json").read_text())
-    assert 0.9 < evaluation["roc"]["auc"] <= 1.0
+    (found_curve,) = evaluation["curves"]
+    assert 0.9 < found_curve["auc"] <= 1.0
+    assert (found_curve["label"], found_curve["positives"] + found_curve["negatives"]) == ("virgi", found["n_test"])
+    at_0 = sum(value is not None and value >= 0 for value in found_curve["threshold"])
+    assert found_curve["tpr"][at_0] * found_curve["positives"] == pytest.approx(evaluation["confusion"][1][1])
+    assert found_curve["fpr"][at_0] * found_curve["negatives"] == pytest.approx(evaluation["confusion"][0][1])
     assert stored.decision_function(X[:3]) == pytest.approx(
         (X[:3] @ np.array(entry["weights"]) + entry["bias"])[:, None], abs=1e-6
     )
@@ -183,11 +191,52 @@ def test_run__refused_input_leaves_no_folder(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_roc__equals_scikit_learns_also_with_ties_and_weights():
+def test_curve__equals_scikit_learns_also_with_ties_and_weights():
     rng = np.random.default_rng(0)
     y, f, w = rng.random(500) < 0.3, rng.normal(size=500).round(1), rng.integers(1, 4, 500)
-    assert roc(y, f + y, w)["auc"] == pytest.approx(roc_auc_score(y, f + y, sample_weight=w))
-    assert roc(np.ones(3, bool), np.zeros(3)) is None
+    found = curve(y, f + y, w)
+    assert found["auc"] == pytest.approx(roc_auc_score(y, f + y, sample_weight=w))
+    assert found["average_precision"] == pytest.approx(average_precision_score(y, f + y, sample_weight=w))
+    fpr, tpr, thresholds = roc_curve(y, f + y, sample_weight=w, drop_intermediate=False)
+    at = np.searchsorted(-thresholds, -np.array(found["threshold"][1:]))
+    assert thresholds[at] == pytest.approx(found["threshold"][1:])
+    assert (fpr[at], tpr[at]) == (pytest.approx(found["fpr"][1:]), pytest.approx(found["tpr"][1:]))
+    assert 18 <= len(curve(y, rng.normal(size=500), w, most=20)["fpr"]) <= 23
+    assert curve(np.ones(3, bool), np.zeros(3)) is None
+
+
+def test_calibration__equals_scikit_learns():
+    rng = np.random.default_rng(0)
+    p = rng.random(1000)
+    y = rng.random(1000) < p**2
+    seen, said = calibration_curve(y, p, n_bins=10)
+    found = calibration(y, p)
+    assert [entry["said"] for entry in found] == pytest.approx(said)
+    assert [entry["seen"] for entry in found] == pytest.approx(seen)
+    assert sum(entry["rows"] for entry in found) == 1000
+
+
+@pytest.mark.parametrize("test", [0.3, None])
+def test_run__the_most_wrong_rows_have_their_ids(tmp_path, test):
+    rng = np.random.default_rng(0)
+    X, ids = rng.normal(size=(70, 3)).round(3), [f"r\u00f6w-{k}" * (1 + k % 3) for k in range(70)]
+    y = np.where(X[:, 0] + rng.normal(size=70) > 0, "up", "down")
+    rows = [*zip(ids, *X.T, y, strict=True)] * 2
+    text = "\n".join(["id,a,b,c,y", *(",".join(map(str, row)) for row in rows)])
+    (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
+    data = {"source": str(tmp_path / "rows.csv"), "id": "id"} | ({"test": test} if test else {})
+    found = run({"data": data, "kernel": "linear", "C": 0.1, "cluster": {"kind": "inline"}}, store=tmp_path / "runs")
+    errors = json.loads((Path(found["run"]) / "evaluation.json").read_text())["errors"]
+    stored = load_model(found["model"])
+    decision = stored.decision_function(X)[:, 0]
+    assert len(errors) >= 5
+    for error in errors:
+        at = ids.index(error["id"])
+        assert error["row"] % 70 == at
+        assert (error["label"], error["said"]) == (y[at], stored.predict(X)[at]) != (y[at], y[at])
+        assert error["by"] == pytest.approx(abs(decision[at]), rel=1e-4)
+        assert error["copies"] == (1 if test else 2)
+    assert [error["by"] for error in errors] == sorted([error["by"] for error in errors], reverse=True)
 
 
 def test_run__problems_that_others_stopped_are_solved_again(tmp_path, monkeypatch):

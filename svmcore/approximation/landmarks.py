@@ -1,0 +1,69 @@
+"""Which rows, or means of rows, stand for all in an approximation of low rank."""
+
+import numpy as np
+from scipy import linalg, sparse
+
+from svmcore.errors import InputError
+from svmcore.kernels.base import Kernel
+from svmcore.points import Floats, Points, Rows
+
+__all__ = ["LANDMARKS", "landmarks_of"]
+
+LANDMARKS = ("uniform", "kmeans", "rpcholesky")
+SAMPLED = 10  # rows for each landmark that are looked at
+ROUNDS = 20  # blocks in which random pivots are drawn: the diagonal that is left is looked at before each
+MEANS = 5  # rounds of k-means: landmarks need no optimum
+SPENT = 1e-12  # share of the diagonal's sum below which nothing is left to approximate
+
+
+def landmarks_of(name: str, kernel: Kernel, X: Rows, rank: int, seed: int) -> tuple[Rows, Floats | None]:
+    """At most `rank` landmarks (r, p) for rows `X` (n, p), and their places (r,) if they are rows of it.
+
+    A function of the rows in their order and the seed.
+
+    References
+    ----------
+    Williams, Seeger (2001), Using the Nystroem method to speed up kernel machines, NIPS 13 ("uniform"); Zhang, Tsang,
+    Kwok (2008), Improved Nystroem low-rank approximation and error analysis, ICML ("kmeans"); Chen, Epperly, Tropp,
+    Webber (2022), Randomly pivoted Cholesky, arXiv 2207.06503, algorithm 2.2 by blocks ("rpcholesky").
+    """
+    rng, n = np.random.default_rng(seed), X.shape[0]
+    sample = np.sort(rng.choice(n, min(n, rank if name == "uniform" else SAMPLED * rank), replace=False))
+    if name == "uniform" or len(sample) <= rank:
+        return X[sample], sample
+    if name == "kmeans":
+        return _means(X[sample], rank, rng), None
+    places = sample[random_pivots(kernel, kernel.prepare_gram(X[sample], np.float64), rank, rng)]
+    return X[places], places
+
+
+def _means(X: Rows, count: int, rng: np.random.Generator) -> Floats:
+    from scipy.cluster.vq import kmeans2
+
+    if sparse.issparse(X):
+        raise InputError("landmarks 'kmeans' are means of rows, which sparse rows have none of; take rpcholesky")
+    first = X[rng.choice(len(X), count, replace=False)]
+    return np.asarray(kmeans2(X, first, iter=MEANS, minit="matrix", missing="warn")[0])
+
+
+def random_pivots(kernel: Kernel, points: Points, rank: int, rng: np.random.Generator) -> Floats:
+    """At most `rank` rows, each drawn with a probability in proportion to what those before leave of its K_ii.
+
+    >>> from svmcore.kernels import Linear
+    >>> points = Linear().prepare(np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]), None, np.float64)
+    >>> len(random_pivots(Linear(), points, 3, np.random.default_rng(0)))
+    2
+    """
+    left = np.maximum(kernel.diagonal_of(points), 0.0)
+    spent, found = SPENT * float(left.sum()), np.empty(0, dtype=np.int64)
+    F, block = np.empty((len(points), 0)), -(-rank // ROUNDS)
+    while len(found) < rank and left.sum() > spent:
+        drawn = np.unique(rng.choice(len(left), min(block, rank - len(found)), p=left / left.sum()))
+        columns = kernel.block(points, points.take(drawn)).astype(np.float64) - F @ F[drawn].T
+        L, pivots, r, _ = linalg.lapack.dpstrf(columns[drawn], tol=spent, lower=1)
+        order = pivots[:r] - 1
+        new = linalg.solve_triangular(np.tril(L)[:r, :r], columns[:, order].T, lower=True, check_finite=False).T
+        F, found = np.hstack([F, new]), np.append(found, drawn[order])
+        left = np.maximum(left - np.einsum("ij,ij->i", new, new), 0.0)
+        left[drawn] = 0.0
+    return found

@@ -1,0 +1,75 @@
+"""Products with rows less a centre, taken in any order, in float64 whatever type they are of: no row is copied.
+
+A copy of millions of rows in another order and type would be more memory than all else, and reading them is what takes
+the time.
+"""
+
+import numpy as np
+
+from svmcore.runtime.compiled import njit, njit_sums
+
+__all__ = ["csr_outputs", "csr_weights", "dense_outputs", "dense_weights", "least_rates", "square_lengths"]
+
+
+@njit_sums
+def dense_outputs(X, at, centre, w, out):  # type: ignore[no-untyped-def]
+    """out[i] = (x - c)'w, x = X[at[i]]."""
+    for i in range(len(at)):
+        row, total = X[at[i]], 0.0
+        for c in range(len(centre)):
+            total += (row[c] - centre[c]) * w[c]
+        out[i] = total
+
+
+@njit_sums
+def dense_weights(X, at, centre, coef, w):  # type: ignore[no-untyped-def]
+    """W += sum coef[i] (x - c), x = X[at[i]]."""
+    for i in range(len(at)):
+        t = coef[i]
+        if t != 0.0:
+            row = X[at[i]]
+            for c in range(len(centre)):
+                w[c] += t * (row[c] - centre[c])
+
+
+@njit_sums
+def square_lengths(X, at, centre, out):  # type: ignore[no-untyped-def]
+    """out[i] = ||x - c||^2, x = X[at[i]]."""
+    for i in range(len(at)):
+        row, total = X[at[i]], 0.0
+        for c in range(len(centre)):
+            total += (row[c] - centre[c]) ** 2
+        out[i] = total
+
+
+@njit_sums
+def csr_outputs(data, indices, indptr, at, w, out):  # type: ignore[no-untyped-def]
+    """out[i] = x'w, x row at[i] of a CSR matrix."""
+    for i in range(len(at)):
+        total = 0.0
+        for k in range(indptr[at[i]], indptr[at[i] + 1]):
+            total += data[k] * w[indices[k]]
+        out[i] = total
+
+
+@njit_sums
+def csr_weights(data, indices, indptr, at, coef, w):  # type: ignore[no-untyped-def]
+    """W += sum coef[i] x, x row at[i] of a CSR matrix."""
+    for i in range(len(at)):
+        t = coef[i]
+        if t != 0.0:
+            for k in range(indptr[at[i]], indptr[at[i] + 1]):
+                w[indices[k]] += t * data[k]
+
+
+@njit
+def least_rates(old, step, second, weights):  # type: ignore[no-untyped-def]
+    """Least (step + weight second) / old of each weight, at most 0; (k, n) each, without entries where `old` is 0."""
+    least = np.zeros(len(weights))
+    for k in range(old.shape[0]):
+        for i in range(old.shape[1]):
+            if old[k, i] > 0.0:
+                scale = 1.0 / old[k, i]
+                for c in range(len(weights)):
+                    least[c] = min(least[c], (step[k, i] + weights[c] * second[k, i]) * scale)
+    return least

@@ -1,0 +1,43 @@
+"""Where a program of a chain needs no solver: its boxes are wider, and leave the solution before what it is."""
+
+import dataclasses
+
+import numpy as np
+
+from svmcore.primal import at_groups, slope
+from svmcore.qp import SignedQP
+from svmcore.solution import Solution
+from svmcore.train.chains.loop import Solved
+
+__all__ = ["same_optimum"]
+
+
+def same_optimum(before: Solved | None, qp: SignedQP, tol: float) -> Solution | None:
+    """The solution before, where wider boxes leave it what it is: no variable is at a bound that has moved.
+
+    Its KKT gap is the same number. The primal, a bound at any multipliers, is taken again at those that it has.
+    """
+    if before is None or not _is_wider(before[0], qp) or qp.unbounded.any():
+        return None
+    (last, solution), beta = before, before[1].beta
+    moved = ((beta == last.lo) & (last.lo != qp.lo)) | ((beta == last.hi) & (last.hi != qp.hi))
+    found, multipliers = solution.certificate, solution.multipliers
+    if moved.any() or not found.proves(tol):
+        return None
+    residual = solution.score + qp.ridge * beta - at_groups(qp, multipliers)
+    t = slope(qp, residual)
+    loss = float(residual @ t - 0.5 * (qp.ridge * t) @ t + multipliers @ np.array(qp.groups.sums))
+    primal, width = 0.5 * solution.norm2 + loss, last.hi - last.lo
+    wider = float(np.divide(qp.hi - qp.lo, width, out=np.ones(qp.m), where=width > 0).max(initial=1.0))
+    scale = max(abs(primal), abs(found.dual))
+    gap = None if found.relative_gap is None else (primal - found.dual) / scale if scale else 0.0
+    found = dataclasses.replace(found, primal=primal, relative_gap=gap, bar=wider * found.bar)
+    return dataclasses.replace(solution, certificate=found, n_iter=0)
+
+
+def _is_wider(last: SignedQP, qp: SignedQP) -> bool:
+    """Whether a program is the last one in boxes that contain its boxes."""
+    if last.m != qp.m or last.groups.sums != qp.groups.sums:
+        return False
+    same = np.array_equal(last.p, qp.p) and np.array_equal(last.ridge, qp.ridge)
+    return same and bool((qp.lo <= last.lo).all() and (qp.hi >= last.hi).all())
