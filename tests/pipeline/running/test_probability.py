@@ -80,7 +80,8 @@ def test_verify__fits_the_sigmoids_again(trained, tmp_path):
     stored = load_model(record["model"])
     stored.model.sigmoids[3, 1] += 2.0
     folder = tmp_path / "model.zarr"
-    save_model(folder, stored.model, stored.scaling, stored.support, stored.metadata, stored.schema)
+    parts = stored.scaling, stored.support, stored.metadata, stored.schema, stored.summary
+    save_model(folder, stored.model, *parts)
     found = verify(folder, trust=True)
     assert not found["agrees"]
     assert any(difference["part"].startswith("sigmoid of") for difference in found["differences"])
