@@ -1,6 +1,6 @@
 """What rows in shards will take on any number of workers: rounds, messages, and the work that is divided or is not.
 
-The constants are of Dask's client, which sends every 10 ms, and of a network of 4 Gbit/s; they were not fitted to a cluster.
+The constants are those of a client that sends every 10 ms, and of 4 Gbit/s; they were not fitted to a cluster.
 """
 
 import dataclasses
