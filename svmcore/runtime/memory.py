@@ -29,11 +29,15 @@ class _Block:
 
 
 class _Pool:
-    """What is kept between uses."""
+    """What is kept between uses.
+
+    What runs when a loan ends is C code: a signal's exception that is raised in a finaliser of Python is lost.
+    """
 
     def __init__(self) -> None:
-        self.free: deque[NDArray[Any]] = deque()  # a finaliser may add to it at any line, in any thread
-        self._lent: list[weakref.finalize] = []
+        self.free: list[NDArray[Any]] = []
+        self._lent: dict[weakref.ref[_Block], NDArray[Any]] = {}
+        self._ended: deque[weakref.ref[_Block]] = deque()
         self._lock = threading.Lock()
         self._watched = False
         self._used = 0.0
@@ -41,28 +45,26 @@ class _Pool:
     def empty(self, size: int, dtype: np.dtype) -> NDArray[Any]:
         n_bytes = size * dtype.itemsize
         with self._lock:
+            self._collect()
             memory = self._found(n_bytes)
             block = _Block(memory, size, dtype)
-            self._lend(weakref.finalize(block, self.free.append, memory))
+            self._lent[weakref.ref(block, self._ended.append)] = memory
+            self._used = time.monotonic()
+            if not self._watched:
+                self._watch()
         return np.asarray(block)
 
-    def _lend(self, loan: weakref.finalize) -> None:
-        loan.atexit = False
-        self._lent = [*(before for before in self._lent if before.alive), loan]
-        self._used = time.monotonic()
-        if not self._watched:
-            self._watch()
+    def _collect(self) -> None:
+        """Take back what nobody sees any more."""
+        while self._ended:
+            self.free.append(self._lent.pop(self._ended.popleft()))
 
     def _found(self, n_bytes: int) -> NDArray[Any]:
         """A free block of about the size, or a fresh one in place of those that are as large as an eighth of it."""
-        kept = [self.free.popleft() for _ in range(len(self.free))]
-        fits = [memory for memory in kept if n_bytes <= memory.nbytes <= SLACK * n_bytes]
+        fits = [place for place, kept in enumerate(self.free) if n_bytes <= kept.nbytes <= SLACK * n_bytes]
         if fits:
-            best = min(fits, key=lambda memory: memory.nbytes)
-            self.free.extend(memory for memory in kept if memory is not best)
-            return best
-        self.free.extend(memory for memory in kept if 8 * memory.nbytes < n_bytes)
-        del kept
+            return self.free.pop(min(fits, key=lambda place: self.free[place].nbytes))
+        self.free = [kept for kept in self.free if 8 * kept.nbytes < n_bytes]
         return np.empty(n_bytes, np.uint8)
 
     def _watch(self) -> None:
@@ -74,15 +76,18 @@ class _Pool:
     def _look(self) -> None:
         """Give back what has been idle, and look again later as long as anything is used."""
         with self._lock:
+            self._collect()
             idle = time.monotonic() - self._used >= IDLE
             if idle:
-                self.free.clear()
+                self.free = []
             self._watched = False
-            if not idle or any(loan.alive for loan in self._lent):
+            if not idle or self._lent:
                 self._watch()
 
     def release(self) -> None:
-        self.free.clear()
+        with self._lock:
+            self._collect()
+            self.free = []
 
 
 _pools = [_Pool()]
