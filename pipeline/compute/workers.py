@@ -263,7 +263,8 @@ def named(fn: Callable[..., Any]) -> str:
     >>> named(functools.partial(_run_task, "1.0"))
     'run task'
     """
-    return str(getattr(fn, "func", fn).__name__).strip("_").replace("_", " ")
+    called = getattr(fn, "func", fn)
+    return str(getattr(called, "__name__", type(called).__name__)).strip("_").replace("_", " ")
 
 
 class _Refusal(NamedTuple):

@@ -17,7 +17,7 @@ from flows.cli import main
 from pipeline.running import run as experiment
 from pipeline.compute.workers import ClusterLost
 
-solve, calls = experiment.solve, []
+solve, calls = experiment.solve_and_prove, []
 
 def loses_it_once(*args):
     calls.append(1)
@@ -25,7 +25,7 @@ def loses_it_once(*args):
         raise ClusterLost("for this test")
     return solve(*args)
 
-experiment.solve = loses_it_once
+experiment.solve_and_prove = loses_it_once
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -87,7 +87,7 @@ def test_flow__stages_are_tasks_and_a_lost_cluster_is_tried_again(finished, home
 
 def test_flow__leaves_certificates_and_a_link_to_the_report(finished, home):
     artifacts = dict(stored(home, "select key, data from artifact where key is not null"))
-    assert set(artifacts) == {"certificates", "report"}
+    assert set(artifacts) == {"certificates", "report", "progress"}
     assert [row["label"] for row in json.loads(json.loads(artifacts["certificates"]))] == ["ant", "bee", "cat"]
 
 

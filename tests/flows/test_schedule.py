@@ -153,7 +153,7 @@ def test_schedule__a_run_waits_for_the_one_before_whose_cancellation_keeps_what_
 
 def test_schedule__leaves_leaderboard_certificates_and_a_link(service):
     artifacts = {artifact["key"]: artifact["data"] for artifact in service.api("artifacts/latest/filter")}
-    assert set(artifacts) == {"leaderboard", "certificates", "report"}
+    assert set(artifacts) == {"leaderboard", "certificates", "report", "progress"}
     points = json.loads(artifacts["leaderboard"])
     assert sorted(float(point["C"]) for point in points) == [1.0, 10.0]
     assert [row["label"] for row in json.loads(artifacts["certificates"])] == ["ant", "bee", "cat"]

@@ -86,8 +86,8 @@ def minimise(
     --------
     >>> import numpy as np
     >>> G, y = np.array([[-1.0], [0.5], [2.0]]), np.array([-1.0, 1.0, 1.0])
-    >>> zero = np.zeros(3)
-    >>> answer = minimise(LowRank(G), y, np.minimum(10 * y, 0), np.maximum(10 * y, 0), zero, zero, np.zeros(1), 1e-6)
+    >>> zero, group = np.zeros(3), np.zeros(3, np.int64)
+    >>> answer = minimise(LowRank(G), y, np.minimum(10 * y, 0), np.maximum(10 * y, 0), zero, group, np.zeros(1), 1e-6)
     >>> answer.status, answer.beta.round(3) + 0.0
     ('converged', array([-0.889,  0.889,  0.   ]))
     """
