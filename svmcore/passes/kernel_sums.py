@@ -16,7 +16,7 @@ __all__ = ["sums_of_distances", "sums_of_products", "values_of_distances", "valu
 ROWS = 4  # of values at a time: one load and store of the sums over columns for all of them
 LOG2E, LN2_HIGH, LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
 SHIFTER = 1.5 * 2.0**52  # t + SHIFTER has the integer nearest to t in its last bits
-LEAST = -707.0  # exp of less is below 1e-307 and is taken for that
+LEAST = -707.0  # exp of less is below 1e-307 and is taken for 0: so rows without a neighbour are told the bias alone
 
 
 def sums_of_distances(G: Floats, a: Floats, b: Floats, factor: float, right: Floats, left: Floats, out: Any) -> None:
@@ -119,12 +119,12 @@ def _fold(rows, right, left, out_right, out_left):  # type: ignore[no-untyped-de
 
 @njit_fused
 def _exp(x):  # type: ignore[no-untyped-def]
-    """Return exp(x) of one float64 from -707 to 0, below 2^-52 relative.
+    """Return exp(x) of one float64 from -707 to 0, below 2^-52 relative, and 0 below -707.
 
     x = k ln 2 + r, exp(r) = 1 + r + r^2 q(r) with the q of degree 9 whose largest relative error is least (4e-17), 2^k
     through the exponent bits; numba's own exp is a scalar call.
     """
-    x = max(x, LEAST)
+    vanishes, x = x < LEAST, max(x, LEAST)
     t = x * LOG2E + SHIFTER
     k = t - SHIFTER
     r = (x - k * LN2_HIGH) - k * LN2_LOW
@@ -140,7 +140,8 @@ def _exp(x):  # type: ignore[no-untyped-def]
     q = q * r + 0.50000000000000024088
     p = (r * r) * q + r + 1.0
     power = np.int64(np.float64(t).view(np.int64) << np.int64(52))
-    return np.int64(np.float64(p).view(np.int64) + power).view(np.float64)
+    value = np.int64(np.float64(p).view(np.int64) + power).view(np.float64)
+    return 0.0 if vanishes else value
 
 
 @njit_sums
