@@ -24,13 +24,14 @@ WEED = shutil.which("weed", path=f"{BIN}:{os.environ['PATH']}")
 KEYS = {"AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "labsecret", "AWS_REGION": "us-east-1"}
 BUCKET = """
 import boto3, os, sys, time
+from botocore.exceptions import BotoCoreError, ClientError
 for _ in range(240):
     try:
         client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"], region_name="us-east-1")
         client.create_bucket(Bucket="lab")
         client.put_object(Bucket="lab", Key="up", Body=b"up")
         sys.exit()
-    except Exception:
+    except (BotoCoreError, ClientError):  # not up yet
         time.sleep(0.5)
 sys.exit(1)
 """
