@@ -13,11 +13,10 @@ from svmcore.passes.kernel_sums import sums_of_distances, sums_of_products
 from svmcore.points import Floats, Points, inner_products
 from svmcore.points.byte_products import (
     COLUMNS,
-    LANES,
-    PackedRows,
     byte_products,
     packed_rows,
     products_size,
+    signed_part,
     signed_rows,
 )
 from svmcore.points.fine import products_of, scales_of
@@ -115,11 +114,7 @@ class Distances(Tiles):
         return np.empty(products_size(ROWS, WIDTH), np.int32)
 
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
-        last = -(-column.stop // COLUMNS) * COLUMNS
-        panels = slice(column.start // LANES, last // LANES)
-        packed = PackedRows(self.packed.panels[panels], self.packed.start[column.start : last])
-        signed = self.signed[row.start : -(-row.stop // 8) * 8]
-        G = byte_products(signed, packed, memory)
+        G = byte_products(signed_part(self.signed, row), self.packed.take(column), memory)
         _each(sums_of_distances, G, self.a[row], self.b[column], self.factor, right, left, out)
 
 

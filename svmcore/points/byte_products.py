@@ -18,7 +18,16 @@ from numba.extending import intrinsic
 
 from svmcore.runtime.compiled import njit
 
-__all__ = ["MOST_FEATURES", "PackedRows", "byte_products", "is_fast", "packed_rows", "products_size", "signed_rows"]
+__all__ = [
+    "MOST_FEATURES",
+    "PackedRows",
+    "byte_products",
+    "is_fast",
+    "packed_rows",
+    "products_size",
+    "signed_part",
+    "signed_rows",
+]
 
 MOST_FEATURES = 1 << 15  # 255^2 times as many < 2^31: every sum fits an int32
 ROWS, PANELS, LANES = 8, 3, 16  # of a tile of sums: ROWS x PANELS registers of LANES
@@ -49,11 +58,21 @@ def signed_rows(left: Any) -> Any:
     return signed
 
 
+def signed_part(signed: Any, rows: slice) -> Any:
+    """Rows from a multiple of ROWS on, of what `signed_rows` gives, in whole tiles."""
+    return signed[rows.start : -(-rows.stop // ROWS) * ROWS]
+
+
 class PackedRows(NamedTuple):
     """Rows of uint8 as the right side of products."""
 
     panels: Any  # (columns / 16, width / 4, 16) words of four bytes, on a cache line; zeros up to whole tiles
     start: Any  # 128 sum_f k_f (columns,), what the left side's sign took away
+
+    def take(self, rows: slice) -> "PackedRows":
+        """Rows from a multiple of COLUMNS on, in whole tiles."""
+        last = -(-rows.stop // COLUMNS) * COLUMNS
+        return PackedRows(self.panels[rows.start // LANES : last // LANES], self.start[rows.start : last])
 
 
 def packed_rows(right: Any) -> PackedRows:

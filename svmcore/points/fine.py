@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from svmcore.points.byte_products import (
-    COLUMNS,
-    LANES,
     MOST_FEATURES,
     PackedRows,
     byte_products,
     packed_rows,
     products_size,
+    signed_part,
     signed_rows,
 )
 from svmcore.points.lattice import Codes
@@ -144,8 +143,7 @@ class LeftDigits(NamedTuple):
 
     def take(self, rows: slice) -> "LeftDigits":
         """Rows from a multiple of 8 on."""
-        stop = -(-rows.stop // 8) * 8
-        return LeftDigits(tuple(part[rows.start : stop] for part in self.signed), self.sums[rows])  # type: ignore[arg-type]
+        return LeftDigits(tuple(signed_part(part, rows) for part in self.signed), self.sums[rows])  # type: ignore[arg-type]
 
 
 class RightDigits(NamedTuple):
@@ -163,10 +161,7 @@ class RightDigits(NamedTuple):
 
     def take(self, rows: slice) -> "RightDigits":
         """Rows from a multiple of 48 on."""
-        last = -(-rows.stop // COLUMNS) * COLUMNS
-        panels = slice(rows.start // LANES, last // LANES)
-        packed = tuple(PackedRows(part.panels[panels], part.start[rows.start : last]) for part in self.packed)
-        return RightDigits(packed, self.sums[rows])  # type: ignore[arg-type]
+        return RightDigits(tuple(part.take(rows) for part in self.packed), self.sums[rows])  # type: ignore[arg-type]
 
 
 def _sums(k: Any) -> Any:
