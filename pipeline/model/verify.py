@@ -53,7 +53,6 @@ from svmcore.train.plan import served_kernel
 __all__ = ["verify"]
 
 COLUMN_BYTES = 2 << 30
-PROBABILITY = 0.05  # that two fits of a sigmoid may be apart: folds whose bias is an interval end elsewhere in it
 INDEPENDENT = 1e-15  # of stored landmarks all are kept
 
 
@@ -151,7 +150,7 @@ def _recompute(
     for k, (claim, bias, found, fitted) in enumerate(_found(stored, dataset, root, progress)):
         differences += differences_of(claim, bias, found)
         stated = None if stored.model.sigmoids is None else stored.model.sigmoids[k].tolist()
-        differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted)
+        differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted, exp.tol)
         if isinstance(found, LowRankFound):
             differences += bound_differences(claim, found)
         entries.append({"label": claim["label"]} | found.record)
@@ -221,13 +220,18 @@ def _found(
         progress("verify", k + 1, len(tasks))
 
 
-def _sigmoid_difference(part: str, stated: list[float] | None, fitted: list[float] | None) -> list[Difference]:
-    """Sigmoids that are apart somewhere between the margins."""
+def _sigmoid_difference(
+    part: str, stated: list[float] | None, fitted: list[float] | None, tol: float
+) -> list[Difference]:
+    """Sigmoids whose probabilities are apart by more than `tol` somewhere between the margins.
+
+    Decision values that are told by one solution are the same to 1e-7; those of folds are solved to `tol` anew.
+    """
     if stated is None or fitted is None:
         return [] if stated is fitted else [Difference(part, stated, fitted)]
     f = np.linspace(-1.0, 1.0, 21)
     off = float(np.abs(sigmoid(f, *stated) - sigmoid(f, *fitted)).max())
-    return [] if off <= PROBABILITY else [Difference(part, stated, fitted)]
+    return [] if off <= tol else [Difference(part, stated, fitted)]
 
 
 def _recomputed(
