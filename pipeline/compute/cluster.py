@@ -31,7 +31,6 @@ from svmcore.runtime.threads import n_cores
 __all__ = ["open_workers"]
 
 CONNECT_SECONDS = 12.0  # an address that does not answer is an error within 15 s
-WORTH = "1s"  # of work that each worker should have: there are only four tasks a worker under way
 QUEUE_SECONDS = 900.0  # a factory's workers may first wait in a batch system's queue
 
 
@@ -185,7 +184,7 @@ def _factory(options: dict[str, Any]) -> Iterator[Any]:
 def _ask_for(cluster: Any, workers: int | Mapping[str, int] | None) -> None:
     """Ask for so many workers, or for as many as there is work for between {minimum, maximum}."""
     if isinstance(workers, Mapping):
-        cluster.adapt(**workers, target_duration=WORTH)
+        cluster.adapt(**workers)
     elif workers:
         cluster.scale(workers)
 
