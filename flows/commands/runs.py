@@ -49,12 +49,24 @@ def _opened(store: str | None) -> Any:
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="STORE/NAME/RUN_ID or STORE/NAME@ALIAS.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The other run.")],
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Write it as a page too, one .html without network.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Two runs side by side: config, data, scores, certificates, classes, time."""
-    from pipeline.registry.compare import compare as compared
+    """Two runs side by side: config, data, scores, certificates, classes, time.
 
-    put(compared(a, b), json_, comparison)
+    Example: marginflow compare runs/digits@champion runs/digits/20261121T101843Z-fa7c5073 --output comparison.html
+    """
+    if output:
+        from pipeline.report.comparison import write_comparison
+
+        found = write_comparison(a, b, output)
+    else:
+        from pipeline.registry.compare import compare as compared
+
+        found = compared(a, b)
+    put(found, json_, comparison)
 
 
 @app.command()
