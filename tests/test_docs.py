@@ -1,5 +1,6 @@
 """The documentation holds: its examples run as they stand, and its generated pages are up to date."""
 
+import ast
 import os
 import re
 import runpy
@@ -82,10 +83,13 @@ def test_page__its_python_runs(page, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+BLOCK = re.compile(r"^```(python|bash|console|text)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+
+
 def test_tutorial__its_commands_work_in_their_order(tmp_path):
-    """From an empty folder; blocks that are marked `text` are for a terminal that stays open."""
+    """From an empty folder; `text` and `console` need a Prefect server: see tests/full/test_nightly.py."""
     page = (ROOT / "docs" / "tutorial.md").read_text()
-    blocks = re.findall(r"^```(python|bash)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    blocks = [(language, text) for language, text in BLOCK.findall(page) if language in ("python", "bash")]
     assert len(blocks) >= 10
     env = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")}
     (tmp_path / "home").mkdir()
@@ -111,6 +115,33 @@ def test_site__has_every_page():
         page for page in sorted((ROOT / "docs").rglob("*.md")) if str(page.relative_to(ROOT / "docs")) not in nav
     ]
     assert missing == []
+
+
+def test_keys__page_is_what_the_schema_says():
+    module = runpy.run_path(str(ROOT / "docs" / "generate_keys.py"), run_name="generate_keys")
+    assert module["PAGE"].read_text() == module["page"](), "write it again: python docs/generate_keys.py"
+
+
+def test_words__are_spelt_as_they_should_be(tmp_path):
+    places = re.search(r"^WORDS +:= (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)[1].split()
+    found = run(["-m", "codespell_lib", "--toml", "pyproject.toml", *places], tmp_path)
+    assert found.returncode == 0, found.stdout
+
+
+def undocumented(tree, above):
+    """Public classes, functions and methods below a node that have no docstring."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield from [] if ast.get_docstring(node) else [f"{above}.{node.name}"]
+            yield from undocumented(node, f"{above}.{node.name}") if isinstance(node, ast.ClassDef) else []
+
+
+def test_docstrings__every_public_name_has_one():
+    files = [file for package in ("svmcore", "pipeline", "flows") for file in (ROOT / package).rglob("*.py")]
+    assert len(files) > 200
+    trees = {file: ast.parse(file.read_text()) for file in files}
+    assert [str(file) for file, tree in trees.items() if not ast.get_docstring(tree)] == []
+    assert [name for file, tree in trees.items() for name in undocumented(tree, file.stem)] == []
 
 
 def test_readme__its_configs_load():

@@ -34,7 +34,7 @@ def runs(
 
     opened = _opened(store)
     query = Query(name, since, until, where or (), sort, limit)
-    put({"runs": listed(opened, query) if opened else []}, json_, runs_table)
+    put({"runs": listed(opened, query) if opened else []}, json_, runs_table, "runs_table")
 
 
 def _opened(store: str | None) -> Any:

@@ -87,7 +87,11 @@ def _classes(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     columns = ["class", "recall A", "recall B", "change", "precision A", "precision B", "change"]
     shares = [_shares(side["confusion"]) for side in (a, b)]
     rows = [
-        [Cell(label_text(label)), *_change(*(side[k][0] for side in shares)), *_change(*(side[k][1] for side in shares))]
+        [
+            Cell(label_text(label)),
+            *_change(*(side[k][0] for side in shares)),
+            *_change(*(side[k][1] for side in shares)),
+        ]
         for k, label in enumerate(a["classes"])
     ]
     return table([*map(Column, columns)], rows)
@@ -120,7 +124,17 @@ def _both_curves(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 # --- proofs and time --------------------------------------------------------------------------------------------------
 def _certificates(found: Mapping[str, Any]) -> Table:
     """KKT gap, steps and support vectors of each program in both."""
-    columns = ["class", "status A", "status B", "KKT gap A", "KKT gap B", "support A", "support B", "steps A", "steps B"]
+    columns = [
+        "class",
+        "status A",
+        "status B",
+        "KKT gap A",
+        "KKT gap B",
+        "support A",
+        "support B",
+        "steps A",
+        "steps B",
+    ]
     rows = [
         [
             Cell(label_text(entry["label"])),
