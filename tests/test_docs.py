@@ -1,6 +1,7 @@
 """The documentation holds: its examples run as they stand, and its generated pages are up to date."""
 
 import ast
+import itertools
 import os
 import re
 import runpy
@@ -10,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from pipeline.config import yaml12
 from pipeline.config.load import load_experiment
@@ -142,6 +144,15 @@ def test_docstrings__every_public_name_has_one():
     trees = {file: ast.parse(file.read_text()) for file in files}
     assert [str(file) for file, tree in trees.items() if not ast.get_docstring(tree)] == []
     assert [name for file, tree in trees.items() for name in undocumented(tree, file.stem)] == []
+
+
+def test_gallery__has_every_page_at_both_widths_in_both_schemes_and_is_small():
+    shown = re.findall(r"\]\((images/[^)]+)\)", (ROOT / "docs" / "gallery.md").read_text())
+    names = itertools.product(("report", "batch", "comparison", "index"), ("wide", "narrow"), ("light", "dark"))
+    assert sorted(shown) == sorted(f"images/{'-'.join(name)}.webp" for name in names)
+    for picture in shown:
+        assert Image.open(ROOT / "docs" / picture).width == (1200 if "-wide-" in picture else 400)
+    assert sum((ROOT / "docs" / picture).stat().st_size for picture in shown) < 1.5e6
 
 
 def test_readme__its_configs_load():

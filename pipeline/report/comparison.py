@@ -21,7 +21,7 @@ from svmcore.errors import InputError
 __all__ = ["write_comparison"]
 
 
-def write_comparison(first: str, second: str, output: str | Path) -> dict[str, Any]:
+def write_comparison(first: str | Path, second: str | Path, output: str | Path) -> dict[str, Any]:
     """Write the page of the runs at two addresses or aliases to a file; returns what `compare` does.
 
     Raises
@@ -33,7 +33,7 @@ def write_comparison(first: str, second: str, output: str | Path) -> dict[str, A
     if target.suffix != ".html":
         raise InputError(f"--output {output}: give a file that ends in .html")
     check_writable(target.parent, str(output))
-    runs = [read_run(*run_at(place)) for place in (first, second)]
+    runs = [read_run(*run_at(str(place))) for place in (first, second)]
     found = sides(*runs)
     write_atomic(target, template("comparison.html").render(_context(runs, found, target.parent)).encode())
     return found
