@@ -45,7 +45,7 @@ def pages(folder: Path) -> dict[str, Path]:
     config |= {"cluster": {"kind": "inline"}, "store": str(folder / "runs")}
     sweep = {"grid": {"C": [0.1, 1, 10, 100], "kernel.gamma": [1e-3, 0.01, 0.03, 0.1, 0.3, 1]}, "folds": 5}
     first = run(config)
-    worse = run(config | {"C": 0.04, "gate": {"drop": {"accuracy": 0.02}}})
+    worse = run(config | {"C": 0.04, "gate": {"drop": {"accuracy": 0.005}}})
     batch = run(config | {"sweep": sweep})
     write_comparison(first["run"], worse["run"], folder / "comparison.html")
     found = {"report": Path(worse["run"], "report.html"), "batch": Path(batch["run"], "report.html")}

@@ -28,7 +28,7 @@ def runs(
 ) -> None:
     """What ran, best first, with dates and parameters.
 
-    marginflow runs --name digits --since 2026-11-01 --where "accuracy>0.9" --where "C<=10" --sort date --limit 20
+    Example: marginflow runs --name digits --since 2026-11-01 --where "accuracy>0.9" --where "C<=10" --sort date --limit 20
     """
     from pipeline.registry.listing import Query, listed
 
@@ -77,7 +77,10 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
     json_: Json = False,
 ) -> None:
-    """Remove old runs; never one that an alias names, or named before."""
+    """Remove old runs; never one that an alias names, or named before.
+
+    Example: marginflow prune --keep 30 --dry-run
+    """
     from pipeline.registry.listing import to_prune
     from pipeline.report.index import write_index
 
@@ -92,7 +95,10 @@ def prune(
 
 @app.command()
 def index(store: StoreUrl = None) -> None:
-    """Write index.html of a store again: trends, failed gates, champions, links."""
+    """Write index.html of a store again: trends, failed gates, champions, links.
+
+    Example: marginflow index --store s3://lab/runs
+    """
     from pipeline.report.index import write_index
     from pipeline.storage.runs import open_store
 
@@ -105,7 +111,10 @@ def promote(
     alias: Annotated[str, typer.Option("--as", metavar="ALIAS", help="Which name it gets.")] = "champion",
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the log.")] = "",
 ) -> None:
-    """Let an alias name a run: STORE/NAME@champion. To roll back, promote the one before."""
+    """Let an alias name a run: STORE/NAME@champion. To roll back, promote the one before.
+
+    Example: marginflow promote runs/digits/20261120T101801Z-7ed939c4 --why "rolled back: complaints"
+    """
     from pipeline.registry.aliases import promote as move
     from pipeline.registry.aliases import run_at
 
@@ -117,7 +126,10 @@ def promote(
 
 @app.command()
 def aliases(store: StoreUrl = None, json_: Json = False) -> None:
-    """What every alias names, and who moved it when and why, the last move first."""
+    """What every alias names, and who moved it when and why, the last move first.
+
+    Example: marginflow aliases --store runs
+    """
     from pipeline.registry.aliases import aliases as logs
 
     opened = _opened(store)

@@ -121,7 +121,10 @@ def schedule(
 
 @app.command()
 def warm() -> None:
-    """Compile in advance what runs need, for an image or a new machine: the first run then starts as later ones do."""
+    """Compile in advance what runs need, for an image or a new machine: the first run then starts as later ones do.
+
+    Example: marginflow warm
+    """
     from pipeline.running import warm as parts
 
     for name in parts.warm():
