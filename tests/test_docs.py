@@ -5,17 +5,20 @@ import itertools
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import typer
 from PIL import Image
 
+from flows.cli import app
 from pipeline.config import yaml12
 from pipeline.config.load import load_experiment
-from svmcore import Solver
+from svmcore import InputError, Solver
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -102,6 +105,46 @@ def test_tutorial__its_commands_work_in_their_order(tmp_path):
         command = [sys.executable, "-c", block] if language == "python" else ["sh", "-ec", block]
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
         assert done.returncode == 0, block + done.stderr
+
+
+def printed(kinds):
+    """(page, block) of the blocks of some languages on all pages."""
+    fence = re.compile(rf"^```(?:{kinds})\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [(page.name, block) for page in pages if page.name != "cli.md" for block in fence.findall(page.read_text())]
+
+
+def test_pages__their_commands_have_the_arguments_and_options_that_they_show():
+    """Every line that begins with `marginflow`, up to what a shell would do next."""
+    program = typer.main.get_command(app)
+    lines = [
+        (page, line) for page, block in printed("bash|console") for line in block.replace("\\\n", " ").splitlines()
+    ]
+    lines = [(page, line.removeprefix("$ ")) for page, line in lines]
+    lines = [(page, line.partition("||")[0]) for page, line in lines if line.startswith("marginflow ")]
+    assert len(lines) >= 40
+    for page, line in lines:
+        words = shlex.split(line.partition(" <")[0], comments=True)[1:]
+        assert words[0] in program.commands, f"{page}: {line}"
+        try:
+            program.commands[words[0]].make_context(words[0], words[1:], resilient_parsing=False)
+        except Exception as error:
+            pytest.fail(f"{page}: {line}: {error}")
+
+
+def test_pages__their_configs_are_configs():
+    """What a page shows of a config is valid in a whole one."""
+    blocks = [(page, block) for page, block in printed("yaml") if "{{" not in block and "language-server" not in block]
+    assert len(blocks) > 10
+    for page, block in blocks:
+        shown = yaml12.parse(block)
+        needs = {"data": {"source": "sklearn:iris", "test": 0.2}} | (
+            {"store": "s3://lab/runs"} if "s3:" in block else {}
+        )
+        try:
+            load_experiment(needs | shown)
+        except InputError as error:
+            pytest.fail(f"{page}: {error}\n{block}")
 
 
 def test_commands__page_is_what_the_program_says_of_itself(tmp_path):

@@ -28,7 +28,7 @@ def runs(
 ) -> None:
     """What ran, best first, with dates and parameters.
 
-    Example: marginflow runs --name digits --since 2026-11-01 --where "accuracy>0.9" --where "C<=10" --sort date --limit 20
+    Example: marginflow runs --name digits --since 2026-11-01 --where "accuracy>0.9" --sort date --limit 20
     """
     from pipeline.registry.listing import Query, listed
 
