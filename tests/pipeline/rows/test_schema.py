@@ -116,7 +116,7 @@ def test_predict__of_formats_without_names_is_that_of_a_table(trained, tmp_path,
 
 def test_predict__of_a_sparse_array_is_that_of_a_dense_one(trained):
     """The zeros of a row are no zeros once the mean is taken off."""
-    stored, X = load_model(trained), table(40, 5)[["age", "pay", "debt"]].to_numpy()
+    stored, X = load_model(trained), table(40, 5)[["age", "pay", "debt"]].to_numpy(copy=True)
     X[::3, 2] = 0
     np.testing.assert_allclose(stored.decision_function(sparse.csr_array(X)), stored.decision_function(X), rtol=1e-12)
 
