@@ -20,8 +20,11 @@ import psutil
 import pytest
 
 from pipeline import run
+from pipeline.compute.workers import ClusterLost
 from pipeline.config import yaml12
 from pipeline.config.load import load_experiment
+from pipeline.running.run import execute
+from pipeline.running.session import check_inputs
 
 BIN = Path(sys.executable).parent
 NETWORK = "10.77.83"
@@ -139,24 +142,30 @@ def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_
 
 @pytest.mark.full
 def test_scheduler__that_is_killed_and_started_again_costs_what_was_in_flight(batch, inline, tmp_path):
+    """It is back when the run has given the connection up: Dask's own attempts to connect again do not help here."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    at = ["--host", "127.0.0.1", "--port", str(port)]
-    address = f"tcp://127.0.0.1:{port}"
-    cluster = {"kind": "address", "address": address, "insecure": True}
+    at, told = ["--host", "127.0.0.1", "--port", str(port)], []
+    cluster = {"kind": "address", "address": f"tcp://127.0.0.1:{port}", "insecure": True}
+    exp = load_experiment(batch | {"cluster": cluster})
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
-        (tmp_path / "first").mkdir()
-        (tmp_path / "second").mkdir()
+        for name in ("first", "second"):
+            (tmp_path / name).mkdir()
         first.enter_context(dask_processes(tmp_path / "first", at))
 
-        def restart(stage, done, total, **info):
-            if stage == "solve" and done >= 4 and not list((tmp_path / "second").iterdir()):
+        def kill(stage, done, total, **info):
+            if stage == "solve" and done >= 4:
                 first.close()
+
+        def restart(name, state, error=None):
+            if state == "retrying":
+                told.append((name, type(error)))
                 second.enter_context(dask_processes(tmp_path / "second", at))
 
-        found = run(batch | {"cluster": cluster}, store=tmp_path / "runs", progress=restart)
-        assert list((tmp_path / "second").iterdir())
+        found = execute(exp, check_inputs(exp, str(tmp_path / "runs")), kill, restart)
+    assert told == [("solve", ClusterLost)]
+    assert found["problems"]["reused"] >= 4
     assert answer(found) == inline
 
 
