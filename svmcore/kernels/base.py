@@ -17,21 +17,12 @@ from scipy import sparse
 from svmcore.errors import InputError
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
 from svmcore.passes.kernel_tiles import Blocks, Tiles
-from svmcore.passes.kernel_values import TERMS
+from svmcore.passes.kernel_values import sums_of_values
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
 from svmcore.points.byte_products import byte_products, products_size
 from svmcore.runtime.plugins import Plugin
 
-__all__ = [
-    "NOTHING",
-    "InnerProductKernel",
-    "Kernel",
-    "add_sums",
-    "blocks",
-    "check_gamma",
-    "check_number",
-    "reach",
-]
+__all__ = ["NOTHING", "InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number", "reach"]
 
 LATTICE_ROWS, LATTICE_COLUMNS = 256, 1536  # of an int32 temporary, 1.5 MB; long rows are written at full speed
 TILE = 512  # rows and columns of a float64 temporary: 2 MB, which stays in the second-level cache
@@ -109,8 +100,11 @@ class Kernel(Plugin, ABC):
         return out
 
     def add_sums(self, P: Points, Q: Points, weights: Floats, out: Floats, memory: Floats) -> None:
-        """Add what `svmcore.kernels.base.add_sums` says of these values; `memory` (n, m) float32 may hold them."""
-        add_sums(self.block(P, Q, memory), weights, out, self.is_positive)
+        """Add K weights' to `out` (n, k), of float32 values, as `svmcore.passes.kernel_values.sums_of_values` does.
+
+        `memory` (n, m) may hold the values. The last of the weights (k, m) are of absolute values.
+        """
+        sums_of_values(self.block(P, Q, memory), weights, not self.is_positive, out)
 
     def tiles(self, P: Points, Q: Points) -> Tiles:
         """The blocks of float64 values of float64 or lattice rows, to be weighted and added up."""
@@ -217,19 +211,6 @@ class InnerProductKernel(Kernel):
         """Whether the products of this block must be float64: sparse rows, mixed types, or a coarse result."""
         coarse = P.dtype == np.float32 and self.too_coarse(reach(P, Q))
         return bool(P.is_sparse or P.dtype != dtype or coarse)
-
-
-def add_sums(K: Floats, weights: Floats, out: Floats, is_positive: bool) -> None:
-    """Add K weights to `out` (n, k) float64, of which the last column has the weights of absolute values.
-
-    `K` (n, m) and `weights` (m, k) are float32, and so are sums of TERMS terms.
-    """
-    for start in range(0, K.shape[1], TERMS):
-        some, columns = K[:, start : start + TERMS], weights[start : start + TERMS]
-        found = some @ columns
-        if not is_positive:
-            found[:, -1] = np.abs(some) @ columns[:, -1]
-        out += found
 
 
 def reach(P: Points, Q: Points | Extent) -> float:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from svmcore.kernels.base import InnerProductKernel, Kernel, add_sums, reach
+from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.rounding import MORE, UNIT32, Errors, Rounding, of_sums
-from svmcore.passes.kernel_values import TERMS
+from svmcore.passes.kernel_values import TERMS, sums_of_values
 from svmcore.points import Floats, Points, Rows
 from svmcore.points.listed import ListedRows, listed_products, listed_rows
 from svmcore.runtime.threads import one_blas_thread
@@ -36,6 +36,7 @@ class _Part(NamedTuple):
     at: slice
     points: Points
     listed: ListedRows | None  # the same by columns, where they are sparse
+    weights: Floats  # (k + 1, m) float32 coefficients, and the largest of each vector
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,9 +75,14 @@ class Outputs:
     def _parts(self, points: Points, dtype: DTypeLike, width: int) -> list[_Part]:
         listed = points.is_sparse and isinstance(self.kernel, InnerProductKernel)
         width = LONGER * WIDTH if listed else max(1, width)
-        cuts = [slice(start, min(start + width, len(points))) for start in range(0, max(1, len(points)), width)]
-        parts = [(cut, points.rows(cut.start, cut.stop)) for cut in cuts]
-        return [_Part(cut, part, listed_rows(part.values, dtype) if listed else None) for cut, part in parts]
+        found = []
+        for start in range(0, max(1, len(points)), width):
+            part = points.rows(start, min(start + width, len(points)))
+            coef = self.coef[:, start : start + width]
+            weights = np.vstack([coef, np.abs(coef).max(axis=0, initial=0.0)]).astype(np.float32, order="C")
+            columns = listed_rows(part.values, dtype) if listed else None
+            found.append(_Part(slice(start, start + width), part, columns, weights))
+        return found
 
     @cached_property
     def _weights(self) -> Floats:
@@ -88,11 +94,6 @@ class Outputs:
     def _coef(self) -> Floats:
         """Coefficients (m, k)."""
         return np.ascontiguousarray(self.coef.T)
-
-    @cached_property
-    def _columns(self) -> Floats:
-        """Coefficients (m, k + 1) float32, and the largest of each row."""
-        return np.vstack([self.coef, np.abs(self.coef).max(axis=0, initial=0.0)]).T.astype(np.float32)
 
     @cached_property
     def grain(self) -> int:
@@ -118,7 +119,7 @@ class Outputs:
 
     def prepare(self) -> None:
         """Make what every thread would make for itself."""
-        _ = (self._weights,) if self.kernel.is_linear else (self._coarse or self._fine, self._columns)
+        _ = self._weights if self.kernel.is_linear else self._coarse or self._fine
 
     # ---- rows
     def _coarsely(self, X: Rows) -> Points | None:
@@ -136,8 +137,8 @@ class Outputs:
         if P is None:
             parts = self._fine
             P = self.kernel.prepare(X, parts[0].points.centre, np.float64)
-        for here, left, part, memory in self._tiles(P, parts, np.float64):
-            out[here] += self._values(left, part, memory) @ self._coef[part.at]
+        for here, part, K in self._values(P, parts, np.float64):
+            out[here] += K @ self._coef[part.at]
 
     def add_quickly(self, X: Rows, out: Floats) -> Floats | None:
         """As `add`, of the fastest kind of values; how far each row's may be from the exact ones (n,), or None.
@@ -148,51 +149,63 @@ class Outputs:
         rounding = None if P is None else self._rounding(P)
         if P is None or rounding is None:
             return None
-        found = np.zeros((len(P), self._columns.shape[1]))
-        for here, left, part, memory in self._tiles(P, self._coarse, np.float32):
-            weights, sums = self._columns[part.at], found[here]
-            if part.listed is None:
-                self.kernel.add_sums(left, part.points, weights, sums, memory)
-            else:
-                add_sums(self._values(left, part, memory), weights, sums, self.kernel.is_positive)
+        found = np.zeros((len(P), len(self.coef) + 1))
+        self._sum_quickly(P, found)
         out += found[:, :-1]
-        total = float(self._columns[:, -1].sum(dtype=np.float64))
+        total = float(sum(part.weights[-1].sum(dtype=np.float64) for part in self._coarse))
         size = MORE * (found[:, -1] + rounding.absolute * total) / (1.0 - rounding.relative)
         return MORE * (size * (rounding.relative + of_sums(TERMS + 2, UNIT32)) + rounding.absolute * total)
+
+    def _sum_quickly(self, P: Points, out: Floats) -> None:
+        if self._coarse[0].listed is not None:
+            for here, part, K in self._values(P, self._coarse, np.float32):
+                sums_of_values(K, part.weights, not self.kernel.is_positive, out[here])
+            return
+        step = len(P) if self._is_alone else self.grain
+        for here, left, part, memory in _tiles(P, self._coarse, step, np.float32):
+            self.kernel.add_sums(left, part.points, part.weights, out[here], memory)
 
     def _rounding(self, P: Points) -> Rounding | None:
         """Of quick values of rows `P`; None where they are no use."""
         kernel, extent = self.kernel, self._coarse[0].points.extent
         if not isinstance(kernel, InnerProductKernel) or (self._is_alone and not self._stands_alone(P)):
             return None
-        if self._coarse[0].listed is None:
-            found = kernel.rounding(P, extent, np.float32)
-        elif kernel.too_coarse(reach(P, extent)):
-            return None
-        else:
-            found = kernel.rounding_within(Errors.of(P, extent, np.float32, wide=False))
+        single = self._coarse[0].listed is not None  # products of CSR rows are float64 elsewhere
+        errors = Errors.of(P, extent, np.float32, wide=False)
+        found = kernel.rounding_within(errors) if single else kernel.rounding(P, extent, np.float32)
         return found if found.relative <= 0.5 else None
 
-    def _values(self, left: Points, part: _Part, memory: Floats) -> Floats:
-        """Kernel values (len(left), len(part.points)) in `memory`."""
-        if part.listed is None:
-            return self.kernel.block(left, part.points, memory)
-        assert isinstance(self.kernel, InnerProductKernel)
-        G = listed_products(left.values, part.listed, memory)
-        return self.kernel.from_inner_products(G, left.moments, part.points.moments)
+    def _values(self, P: Points, parts: list[_Part], dtype: DTypeLike) -> Iterator[tuple[slice, _Part, Floats]]:
+        """(rows, support vectors, kernel values of them), of which the last is written over by the next."""
+        kernel = self.kernel
+        if parts[0].listed is None:
+            for here, left, part, memory in _tiles(P, parts, self.grain, dtype):
+                yield here, part, kernel.block(left, part.points, memory)
+            return
+        for here, part, memory in _memory(len(P), parts, ROWS // LONGER, dtype):
+            assert part.listed is not None
+            assert isinstance(kernel, InnerProductKernel)
+            G = listed_products(P.values, here.start, part.listed, memory)
+            yield here, part, kernel.from_inner_products(G, P.moments.take(here), part.points.moments)
 
-    def _tiles(
-        self, P: Points, parts: list[_Part], dtype: DTypeLike
-    ) -> Iterator[tuple[slice, Points, _Part, Floats]]:
-        """(rows, the same rows, support vectors, memory for their values)."""
-        alone = parts is self._coarse and self._is_alone and dtype == np.float32
-        step = len(P) if alone else self.grain if parts[0].listed is None else ROWS // LONGER
-        width = 0 if alone else len(parts[0].points)
-        memory = np.empty((min(step, len(P)), width), dtype)
-        for start in range(0, len(P), step):
-            left = P.rows(start, min(start + step, len(P)))
-            for part in parts:
-                yield slice(start, start + step), left, part, memory[: len(left), : len(part.points)]
+
+def _tiles(P: Points, parts: list[_Part], step: int, dtype: DTypeLike) -> Iterator[tuple[slice, Points, _Part, Floats]]:
+    """(rows, the same rows, support vectors, memory for their values)."""
+    left = P.rows(0, min(step, len(P)))
+    for here, part, memory in _memory(len(P), parts, step, dtype):
+        if part is parts[0]:
+            left = P.rows(here.start, here.stop)
+        yield here, left, part, memory
+
+
+def _memory(n: int, parts: list[_Part], step: int, dtype: DTypeLike) -> Iterator[tuple[slice, _Part, Floats]]:
+    """(rows, support vectors, contiguous memory for their values), the same memory for all."""
+    memory = np.empty(min(step, n) * len(parts[0].points), dtype)
+    for start in range(0, n, step):
+        here = slice(start, min(start + step, n))
+        for part in parts:
+            shape = here.stop - here.start, len(part.points)
+            yield here, part, memory[: shape[0] * shape[1]].reshape(shape)
 
 
 def _single(points: Points) -> Points:

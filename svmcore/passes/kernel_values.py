@@ -26,6 +26,7 @@ __all__ = [
     "exp_pass",
     "float64_pass",
     "sums_of_differences",
+    "sums_of_values",
 ]
 
 STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
@@ -119,11 +120,22 @@ def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Float
 
 
 def sums_of_differences(X: Floats, Z: Floats, gamma: float, weights: Floats, out: Floats) -> None:
-    """Out (n, k) float64 += K weights, of the values above and weights (m, k), in float32 sums of TERMS of them."""
+    """As `sums_of_values`, of the values above, which are at least 0."""
     left, right = _padded(X, Z)
-    padded = np.zeros((weights.shape[1], right.shape[1]), np.float32)
-    padded[:, : len(weights)] = weights.T
+    padded = np.zeros((len(weights), right.shape[1]), np.float32)
+    padded[:, : len(Z)] = weights
     _sums_of_differences(left, right, gamma, padded, out)
+
+
+def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> None:
+    """Out (n, k) float64 += K weights', with float32 `K` (n, m) and weights (k, m), in float32 sums of TERMS of them.
+
+    If `absolute`, the last weights are of abs(K).
+    """
+    plain = len(weights) - absolute
+    _sums_of_values(K, weights[:plain], out[:, :plain])
+    if absolute:
+        _sums_of_values(np.abs(K), weights[plain:], out[:, plain:])
 
 
 def _padded(X: Floats, Z: Floats) -> tuple[Floats, Floats]:
@@ -154,25 +166,35 @@ def _sums_of_differences(X, Z, gamma, weights, out):  # type: ignore[no-untyped-
         values = np.empty((QUAD, min(PART, m - start)), np.float32)
         for first in range(0, n, QUAD):
             _values_of_differences(X, first, Z, start, gamma, values)
-            for k in range(len(weights)):
-                row = weights[k]
-                for j in range(0, values.shape[1], TERMS):
-                    sums = _four_sums(values, j, row[start + j : start + min(j + TERMS, values.shape[1])])
-                    for i in range(first, min(first + QUAD, n)):
-                        out[i, k] += sums[i - first]
+            _add_quad(values, 0, weights, start, out[first : first + QUAD])
 
 
 @njit_sums
-def _four_sums(values, start, weights):  # type: ignore[no-untyped-def]
-    v0, v1, v2, v3 = values[0][start:], values[1][start:], values[2][start:], values[3][start:]
-    s0, s1, s2, s3 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
-    for j in range(len(weights)):
-        w = weights[j]
-        s0 += v0[j] * w
-        s1 += v1[j] * w
-        s2 += v2[j] * w
-        s3 += v3[j] * w
-    return s0, s1, s2, s3
+def _sums_of_values(K, weights, out):  # type: ignore[no-untyped-def]
+    for first in range(0, len(out), QUAD):
+        _add_quad(K, first, weights, 0, out[first : first + QUAD])
+
+
+@njit_sums
+def _add_quad(values, first, weights, start, out):  # type: ignore[no-untyped-def]
+    """Add the sums of up to four rows of values from `first`, which meet the weights from `start` on."""
+    m, last = values.shape[1], len(values) - 1
+    second, third, fourth = min(first + 1, last), min(first + 2, last), min(first + 3, last)
+    for k in range(len(weights)):
+        for lo in range(0, m, TERMS):
+            hi = min(lo + TERMS, m)
+            row = weights[k][start + lo : start + hi]
+            v0, v1, v2, v3 = values[first][lo:hi], values[second][lo:hi], values[third][lo:hi], values[fourth][lo:hi]
+            s0, s1, s2, s3 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+            for j in range(len(row)):
+                w = row[j]
+                s0 += v0[j] * w
+                s1 += v1[j] * w
+                s2 += v2[j] * w
+                s3 += v3[j] * w
+            sums = s0, s1, s2, s3
+            for i in range(len(out)):
+                out[i, k] += sums[i]
 
 
 @njit_fused

@@ -36,15 +36,13 @@ def listed_rows(Z: Any, dtype: DTypeLike) -> ListedRows:
     place = np.full(Z.shape[1], -1)
     place[full] = np.arange(len(full))
     whole = np.ascontiguousarray(columns[:, full].toarray().T, dtype=dtype)
-    return ListedRows(
-        Z.shape[0], place, whole, columns.indptr, columns.indices, columns.data.astype(dtype, copy=False)
-    )
+    return ListedRows(Z.shape[0], place, whole, columns.indptr, columns.indices, columns.data.astype(dtype, copy=False))
 
 
-def listed_products(X: Any, right: ListedRows, out: NDArray[Any]) -> NDArray[Any]:
-    """X'Z (n, m) of a CSR matrix `X` (n, p), summed in the type of `right` and of `out`."""
-    data = X.data.astype(out.dtype, copy=False)
-    _listed_products(data, X.indices, X.indptr, right.place, right.full, right.indptr, right.rows, right.values, out)
+def listed_products(X: Any, start: int, right: ListedRows, out: NDArray[Any]) -> NDArray[Any]:
+    """X'Z (n, m) of the n rows from `start` of a CSR matrix, summed in the type of `right`, which is that of `out`."""
+    data, at = X.data.astype(out.dtype, copy=False), X.indptr[start : start + len(out) + 1]
+    _listed_products(data, X.indices, at, right.place, right.full, right.indptr, right.rows, right.values, out)
     return out
 
 
