@@ -7,8 +7,10 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.svm import SVC as Peer
 
+from svmcore.errors import InputError, Unsupported
+from svmcore.estimator import SVC, choose_C
 from svmcore.model.multiclass import is_wrong, vote
-from svmcore.train.between import End, Rows, bands
+from svmcore.train.choice.between import End, Rows, bands
 
 
 def gaussian(X, gamma):
@@ -89,3 +91,47 @@ def test_a_row_is_wrong__where_no_values_between_the_bounds_say_its_class(scheme
     assert never[wrong].all()
     assert wrong[never].mean() > (0.9 if scheme == "ovr" else 0.7)  # pairs of others are not looked at together
     assert 0.1 < wrong.mean() < 0.95
+
+
+@pytest.mark.parametrize(("n_classes", "scheme"), [(2, "ovr"), (3, "ovr"), (3, "ovo")])
+def test_a_choice__is_not_beaten_by_more_than_it_says(n_classes, scheme):
+    X, labels = make_classification(
+        360, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.15, class_sep=0.8, random_state=1
+    )
+    machine = SVC(gamma=0.3, multi_class=scheme, class_weight={0: 1.5}, tol=1e-4)
+    found = choose_C(machine, X[:240], labels[:240], (X[240:], labels[240:]), (0.5, 4.0), within=3, most=60)
+    assert found.within <= 3 or len(found.solved) == 60
+    assert found.within < found.errors
+    assert found.rows == 120
+    told = dict(found.solved)
+    for C in np.geomspace(0.5, 4.0, 23):
+        peer = machine.set_params(C=C, tol=1e-8).fit(X[:240], labels[:240])
+        errors = int((peer.predict(X[240:]) != labels[240:]).sum())
+        assert errors >= found.errors - found.within
+    best = machine.set_params(C=found.C).fit(X[:240], labels[:240])
+    assert told[found.C] == found.errors == int((best.predict(X[240:]) != labels[240:]).sum())
+
+
+def test_fewer_rows_are_left_open__the_more_values_are_solved():
+    X, labels = make_classification(300, 4, n_redundant=0, flip_y=0.2, random_state=3)
+    given = X[:200], labels[:200], (X[200:], labels[200:]), (0.1, 2.0)
+    widths = [choose_C(SVC(gamma=0.5), *given, most=most).within for most in (2, 6, 20)]
+    assert widths[0] >= widths[1] >= widths[2]
+    assert widths[0] > widths[2]
+
+
+@pytest.mark.parametrize(
+    ("machine", "given", "message"),
+    [
+        (SVC(loss="squared_hinge"), {}, "hinge"),
+        (SVC(kernel="precomputed"), {}, "kernel by name"),
+        (SVC(), {"between": (2.0, 1.0)}, "smallest C, largest C"),
+        (SVC(), {"most": 1}, "at least 2"),
+        (SVC(), {"validation": (np.eye(2), [0, 7])}, "labels that the training rows do not have"),
+    ],
+)
+def test_choose__refuses_what_it_cannot_prove(machine, given, message):
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]), [0, 0, 1, 1]
+    whole = {"validation": (X, y), "between": (0.1, 1.0)} | given
+    with pytest.raises((InputError, Unsupported), match=message):
+        choose_C(machine, X, y, **whole)

@@ -5,7 +5,7 @@ Let beta_a and beta_b be answers at C_a < C_b of hinge-loss machines with a free
 .. math::
     C(s) = (1 - s) C_a + s C_b, \qquad \beta(s) = (1 - s) \beta_a + s \beta_b, \qquad u(s) = K \beta(s)
 
-beta(s) stays in the box of C(s) and its sum 0, so that it is a dual point there, and w(s) with any b(s) is a primal one.
+beta(s) stays in the box of C(s) and its sum 0, so it is a dual point there, and w(s) with any b(s) is a primal one.
 Their gap bounds how far the optimum at C(s) is: :math:`\|w(s) - w^*\|^2 \le G(s)`,
 
 .. math::
