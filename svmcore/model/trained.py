@@ -74,7 +74,7 @@ class Model:
         InputError
             If `X` has another number of features.
         """
-        return self._in_blocks(X, self._outputs.add)
+        return self._in_blocks(X, self._outputs.add, BLOCK)
 
     def decisions(self, X: Rows) -> Floats:
         """Decision values (n, k) of rows `X` (n, p) that tell what those of `decision_function` tell, sooner.
@@ -84,7 +84,7 @@ class Model:
         """
         if self.answers == "values":
             return self.decision_function(X)
-        return self._in_blocks(X, self._settle)
+        return self._in_blocks(X, self._settle, self._outputs.quick_rows)
 
     def _settle(self, X: Rows, out: Floats) -> None:
         quick = out.copy()
@@ -99,7 +99,7 @@ class Model:
     def _is_told(self, decision: Floats, error: Floats) -> Floats:
         return is_told(decision, error, len(self.classes), self.scheme)
 
-    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None]) -> Floats:
+    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None], block: int) -> Floats:
         """The bias and what `add` adds to it, on all threads; the bits do not depend on how many there are."""
         if X.shape[1] != self.support_vectors.shape[1]:
             raise InputError(f"the model was trained on {self.support_vectors.shape[1]} features; given {X.shape[1]}")
@@ -110,8 +110,8 @@ class Model:
         self._outputs.prepare()
 
         def part(start: int, stop: int) -> None:
-            for lo in range(start, stop, BLOCK):
-                some = slice(lo, min(lo + BLOCK, stop))
+            for lo in range(start, stop, block):
+                some = slice(lo, min(lo + block, stop))
                 add(X[some], out[some])
 
         split_range(X.shape[0], part, grain=self._outputs.grain)

@@ -135,6 +135,10 @@ class Work:
         """Choose how K is served, and begin."""
         self.plan, self.source = self._open()
 
+    def take(self, source: Source) -> None:
+        """Begin on a K of all distinct rows that is there already."""
+        self.plan, self.source = "resident" if isinstance(source, ResidentGram) else "columns", source
+
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         if self.distinct.as_given:
             return "factor", self._linear_rows()
