@@ -1,3 +1,4 @@
+import importlib
 import json
 import os
 import resource
@@ -216,6 +217,49 @@ def test_run__json_is_one_object_and_all_else_is_on_stderr(config, capsys, tmp_p
     assert "solve: 1 of 1" in captured.err
     assert main(["runs", "--store", str(tmp_path / "runs"), "--json"]) == 0
     assert [run["run"] for run in json.loads(capsys.readouterr().out)["runs"]] == [record["run"]]
+
+
+class Deaf:
+    """What a run tells Prefect's witness, heard by nobody."""
+
+    def __init__(self, parameters):
+        self.tell = self.published = lambda *args: None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def watching(self, progress):
+        return progress
+
+
+def counted(calls, name, whole):
+    def told(*args, **more):
+        calls.append(name)
+        return whole(*args, **more)
+
+    return told
+
+
+@pytest.mark.parametrize("prefect", [False, True])
+def test_run__loads_its_config_checks_its_inputs_and_reads_its_rows_once(config, monkeypatch, prefect):
+    calls = []
+    for module, name in (
+        ("pipeline.config.load", "load_experiment"),
+        ("pipeline.running.session", "check_sources"),
+        ("pipeline.rows.dataset", "build"),
+        ("pipeline.rows.dataset", "ingest"),
+    ):
+        whole = getattr(importlib.import_module(module), name)
+        monkeypatch.setattr(
+            f"{module}.{name}", lambda *args, n=name, f=whole, **more: calls.append(n) or f(*args, **more)
+        )
+    monkeypatch.setattr("flows.witness.Witness", Deaf)
+    argv = config("C: 7")
+    assert main([word for word in argv if not (prefect and word == "--no-prefect")]) == 0
+    assert calls == ["load_experiment", "check_sources", "ingest", "build"]
 
 
 def test_plan__says_bytes_without_training(config, capsys, tmp_path):
