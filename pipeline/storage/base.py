@@ -20,6 +20,9 @@ __all__ = ["DRAFTS", "Store", "drafting"]
 
 DRAFTS = ".drafts"  # folder of the runs that are being written
 METRICS = "metrics.json"
+SHAPES: dict[str, Any] = dict.fromkeys(("config", "scores", "seconds", "provenance", "gate", "best"), dict)
+SHAPES |= dict.fromkeys(("status", "scored_by", "run", "model"), str) | {"points": list}
+NUMBERS = ("accuracy", "train_accuracy", "relative_gap", "kkt_gap", "n_train", "n_test", "n_support")
 READERS = 16  # requests at a time: a bucket answers each in tens of milliseconds
 
 
@@ -119,14 +122,26 @@ class Store(abc.ABC):
         texts = self.get_many(f"{key}/{METRICS}" for key in self.run_folders())
         found = [run for key, text in texts if (run := _metrics(key.removesuffix(f"/{METRICS}"), text))]
         found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
-        found = [run | {"score": _score(run)} for run in found]
+        found = [{"run": self.address(run["key"])} | run | {"score": _score(run)} for run in found]
         return sorted(found, key=lambda run: (run["score"] is not None, run["score"] or 0.0), reverse=True)
 
 
 def _metrics(key: str, text: bytes) -> dict[str, Any]:
-    with contextlib.suppress(json.JSONDecodeError):
-        return {"key": key, **json.loads(text)}
+    """Metrics of a run; nothing where somebody changed them so that they are no longer any."""
+    with contextlib.suppress(ValueError):  # no JSON, or no text
+        run = json.loads(text)
+        return {"key": key, **run} if _reads_as_metrics(run) else {}
     return {}
+
+
+def _reads_as_metrics(run: Any) -> bool:
+    """Whether each value that lists look at is of its kind, or not there."""
+    if not isinstance(run, dict) or not isinstance(run.get("scores") or {}, dict):
+        return False
+    kinds: list[tuple[Any, Any]] = [(run.get(name), kind) for name, kind in SHAPES.items()]
+    kinds += [(run.get(name), int | float) for name in NUMBERS]
+    kinds += [(scores, dict) for scores in (run.get("scores") or {}).values()]
+    return all(value is None or isinstance(value, kind) for value, kind in kinds)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import datetime
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -227,3 +228,13 @@ def test_runs__of_a_year_on_s3_are_listed_in_three_seconds(s3, tmp_path, monkeyp
     started = time.perf_counter()
     assert len(listed(store, Query())) == 365
     assert time.perf_counter() - started < 3
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xff", b"[]", b'{"scores": 3}', b'{"scores": {"test": 3}}', b'{"accuracy": "high"}']
+)
+def test_runs__one_whose_metrics_somebody_changed_is_left_out(rows_run, tmp_path, text):
+    changed = Path(shutil.copytree(Path(rows_run["run"]).parent, tmp_path / "runs" / "rows"))
+    kept = next(changed.iterdir())
+    (Path(shutil.copytree(kept, changed / "20200101T000000Z-changed")) / "metrics.json").write_bytes(text)
+    assert [run["key"] for run in open_store(str(tmp_path / "runs")).runs()] == [f"rows/{kept.name}"]
