@@ -57,6 +57,7 @@ def drawn(machine, seed):
 def ours(problem, weights, parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `check_status` says where one is due
         return getattr(estimator, CLASSES[problem["machine"]])(tol=TOL, **parameters).fit(
             problem["X"], problem["y"], weights
         )
@@ -80,6 +81,12 @@ def theirs(problem, weights, parameters):
 
 def values(problem, model, X):
     return model.predict(X) if "svr" in problem["machine"] else model.decision_function(X)
+
+
+def check_status(model, coef, found):
+    """Converged; or classes that coincide have an optimum of 0 within tol, of which float64 knows no six digits."""
+    is_zero = max(abs(found.primal), abs(found.dual)) <= TOL * np.abs(coef).sum()
+    assert model.fit_status_ == 0 or (str(model.status_[0]) == "stalled" and is_zero)
 
 
 def check_certificate(problem, model, found):
@@ -112,9 +119,9 @@ def test_no_worse_than_scikit_learn_and_proved(machine, block):
     for seed in range(30 * block, 30 * block + 30):
         problem, weights, parameters = drawn(machine, seed)
         model = ours(problem, weights, parameters)
-        assert model.fit_status_ == 0
         coef, _ = program_coef(problem, model, model.support_)
         found = machine_judge.judge(problem, coef)
+        check_status(model, coef, found)
         check_certificate(problem, model, found)
         peer, kept = theirs(problem, weights, parameters)
         if peer is None:
