@@ -28,6 +28,7 @@ from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
 from svmcore.certificate import Certificate
 from svmcore.errors import InputError
+from svmcore.model import Part
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
@@ -36,7 +37,6 @@ from svmcore.train.doubt import doubt
 
 __all__ = [
     "ProblemResult",
-    "coefficients",
     "doubled",
     "find_result",
     "finite",
@@ -93,6 +93,11 @@ class ProblemResult:
     def handover(self) -> Handover:
         """What the next problem of its chain starts from."""
         return Handover(self.support, self.rows, self.beta, self.residual)
+
+    @property
+    def part(self) -> Part:
+        """What a model takes from it."""
+        return Part(self.rows, self.beta, self.bias, self.scale)
 
 
 KIND = "answer"
@@ -164,12 +169,6 @@ def _slack(task: ProblemTask, decision: Floats, epsilon: float | None, counts: F
     trained = np.where(y != 0, counts, 0.0) if kind.answers == "labels" else counts
     width = getattr(task.built, "epsilon", 0.0) if epsilon is None else epsilon
     return float(trained @ kind.losses(y, decision, width))
-
-
-def coefficients(result: ProblemResult, rows: Floats) -> Floats:
-    """Coefficients (len(rows),) of the model at merged rows, ascending, among which are all of its support."""
-    at = np.searchsorted(rows, result.rows)
-    return np.bincount(at, weights=result.beta, minlength=len(rows)) / result.scale
 
 
 def doubled(result: ProblemResult) -> list[list[float]]:

@@ -17,6 +17,7 @@ from scipy import sparse
 from svmcore.errors import InputError
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
 from svmcore.passes.kernel_tiles import Blocks, Tiles
+from svmcore.passes.kernel_values import sums_of_values
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
 from svmcore.points.byte_products import byte_products, products_size
 from svmcore.runtime.plugins import Plugin
@@ -97,6 +98,13 @@ class Kernel(Plugin, ABC):
             part = P.rows(start, min(start + TILE, len(P)))
             out[start : start + len(part)] = self(part.origin_values, Z)
         return out
+
+    def add_sums(self, P: Points, Q: Points, weights: Floats, out: Floats, memory: Floats) -> None:
+        """Add K weights' to `out` (n, k), of float32 values, as `svmcore.passes.kernel_values.sums_of_values` does.
+
+        `memory` (n, m) may hold the values. The last of the weights (k, m) are of absolute values.
+        """
+        sums_of_values(self.block(P, Q, memory), weights, not self.is_positive, out)
 
     def tiles(self, P: Points, Q: Points) -> Tiles:
         """The blocks of float64 values of float64 or lattice rows, to be weighted and added up."""

@@ -19,12 +19,19 @@ from svmcore.kernels.rounding import (
     resolved_gamma,
 )
 from svmcore.passes.kernel_tiles import Distances, FineProducts, Products, Tiles
-from svmcore.passes.kernel_values import EXP_FLOAT32, LARGEST_FLOAT32, exp_of_differences, exp_of_distances, exp_pass
+from svmcore.passes.kernel_values import (
+    EXP_FLOAT32,
+    LARGEST_FLOAT32,
+    exp_of_differences,
+    exp_of_distances,
+    exp_pass,
+    sums_of_differences,
+)
 from svmcore.points import Extent, Floats, Moments, Points, check_fit
 
 __all__ = ["RBF"]
 
-FEW = 16  # features up to which sums of squared differences are as fast as products
+FEW = 32  # features up to which sums of squared differences are as fast as products
 FEW_BY_FLOAT64 = 48  # the same where products must be float64
 EXP_FLOAT64 = 4 * UNIT64
 UNDERFLOW64 = 1e-306  # of values below exp(-707)
@@ -84,6 +91,14 @@ class RBF(InnerProductKernel):
             return exp_of_differences(P.values, Q.values, self._gamma, out)
         return super().block(P, Q, out)
 
+    def add_sums(self, P: Points, Q: Points, weights: Floats, out: Floats, memory: Floats) -> None:
+        """Sums of values from differences of few features, none of which is stored."""
+        if not self.stands_alone(P, Q, np.float32):
+            super().add_sums(P, Q, weights, out, memory)
+            return
+        check_fit(P, Q)
+        sums_of_differences(P.values, Q.values, self._gamma, weights, out)
+
     def from_integer_products(self, G: Floats, unit: float, x: Moments, z: Moments, out: Floats) -> Floats:
         """exp(-gamma unit d) of integer squared distances d = k_x'k_x + k_z'k_z - 2 k_x'k_z: nothing cancels."""
         return exp_of_distances(G, unit, x.norm2, z.norm2, self._gamma, out)
@@ -107,7 +122,7 @@ class RBF(InnerProductKernel):
         if P.on_lattice:
             return self._of_distances(errors, 4 * errors.store, 0.0)
         if self.stands_alone(P, Q, dtype):
-            depth = -(-P.n_features // 4) + 9
+            depth = -(-P.n_features // 2) + 9
             return self._of_distances(errors, of_sums(depth, UNIT32), sum(errors.cast))
         return super().rounding(P, Q, dtype)
 

@@ -118,10 +118,13 @@ class Errors:
 
     @classmethod
     def of(cls, P: Points, Q: "Points | Extent", dtype: DTypeLike, wide: bool) -> "Errors":
-        """Bounds for blocks of `P` by `Q` stored as `dtype`; `wide`: with products in float64."""
-        sides = (_Side.of(P, P.extent), _Side.of(P, Q) if isinstance(Q, Extent) else _Side.of(Q, Q.extent))
-        left, right = sides
-        single = not wide and P.form == "dense" and P.dtype == np.float32
+        """Bounds for blocks of `P` by `Q` stored as `dtype`; `wide`: with products in float64.
+
+        Float32 CSR rows are cast where their products are float32 too, and are as they came elsewhere.
+        """
+        single = not wide and P.form in ("dense", "CSR") and P.dtype == np.float32
+        right = _Side.of(P, Q, single) if isinstance(Q, Extent) else _Side.of(Q, Q.extent, single)
+        left = _Side.of(P, P.extent, single)
         work = UNIT32 if single else UNIT64
         summed = UNIT64 * 2 if P.on_lattice else of_sums(_terms(P), work)
         products = left.cast * right.reach + right.cast * left.reach + summed * left.reach * right.reach
@@ -202,12 +205,12 @@ class _Side:
     square_error: float
 
     @classmethod
-    def of(cls, P: Points, extent: Extent) -> "_Side":
+    def of(cls, P: Points, extent: Extent, single: bool) -> "_Side":
         p, centre = P.n_features, float(np.linalg.norm(P.centre))
         sums = of_sums(p + 3, UNIT64)
         radius = math.sqrt(extent.norm2 * (1.0 + 2 * sums)) if extent.norm2 > 0 else 0.0
         moved, cast = _moved(P, radius), 0.0
-        if P.form == "dense" and P.dtype == np.float32:
+        if P.dtype == np.float32 and (P.form == "dense" or single):
             cast = UNIT32 * radius + math.sqrt(p) * TINY32
         elif P.is_fine:
             cast = math.sqrt(p) * P.values.deviation

@@ -8,7 +8,7 @@ import numpy as np
 from svmcore.errors import InputError, InvalidProblem
 from svmcore.points import Floats
 
-__all__ = ["Scheme", "Target", "is_told", "targets", "vote"]
+__all__ = ["Scheme", "Target", "is_told", "is_wrong", "targets", "vote"]
 
 BLOCK = 4096  # rows whose votes are counted at once
 
@@ -124,3 +124,22 @@ def is_told(decision: Floats, error: Floats, n_classes: int, scheme: str) -> Flo
     others = n_classes * most - np.arange(n_classes)
     others[rows, found] = -n_classes
     return np.asarray(order > others.max(axis=1))
+
+
+def is_wrong(low: Floats, high: Floats, codes: Floats, n_classes: int, scheme: str) -> Floats:
+    """Whether `vote` gives the classes `codes` (n,) of no decision values between `low` and `high` (n, k): (n,) bool.
+
+    >>> low, high = np.array([[0.1, -2.0, -1.0], [-0.3, 0.0, -1.0]]), np.array([[0.3, 0.2, 0.0], [0.1, 0.4, 0.0]])
+    >>> is_wrong(low, high, np.array([2, 0]), 3, "ovr")
+    array([ True, False])
+    """
+    rows = np.arange(len(codes))
+    if low.shape[1] == 1:
+        return np.where(codes == 1, high[:, 0] < 0, low[:, 0] >= 0)
+    if scheme == "ovr":
+        least, most = low.copy(), high
+    else:  # of equal votes the first class wins
+        least, most = (n_classes * votes - np.arange(n_classes) for votes in _votes(low, high, n_classes))
+    own = most[rows, codes]
+    least[rows, codes] = own
+    return np.asarray(least.max(axis=1) > own)

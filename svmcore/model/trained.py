@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +19,7 @@ from svmcore.runtime.threads import one_blas_thread, split_range
 from svmcore.solution import Solution
 from svmcore.tasks.base import Answers, Task
 
-__all__ = ["Model", "assemble"]
+__all__ = ["Model", "Part", "assemble", "model_of", "support_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Model:
         InputError
             If `X` has another number of features.
         """
-        return self._in_blocks(X, self._outputs.add)
+        return self._in_blocks(X, self._outputs.add, BLOCK)
 
     def decisions(self, X: Rows) -> Floats:
         """Decision values (n, k) of rows `X` (n, p) that tell what those of `decision_function` tell, sooner.
@@ -83,7 +84,7 @@ class Model:
         """
         if self.answers == "values":
             return self.decision_function(X)
-        return self._in_blocks(X, self._settle)
+        return self._in_blocks(X, self._settle, self._outputs.quick_rows)
 
     def _settle(self, X: Rows, out: Floats) -> None:
         quick = out.copy()
@@ -98,7 +99,7 @@ class Model:
     def _is_told(self, decision: Floats, error: Floats) -> Floats:
         return is_told(decision, error, len(self.classes), self.scheme)
 
-    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None]) -> Floats:
+    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None], block: int) -> Floats:
         """The bias and what `add` adds to it, on all threads; the bits do not depend on how many there are."""
         if X.shape[1] != self.support_vectors.shape[1]:
             raise InputError(f"the model was trained on {self.support_vectors.shape[1]} features; given {X.shape[1]}")
@@ -109,8 +110,8 @@ class Model:
         self._outputs.prepare()
 
         def part(start: int, stop: int) -> None:
-            for lo in range(start, stop, BLOCK):
-                some = slice(lo, min(lo + BLOCK, stop))
+            for lo in range(start, stop, block):
+                some = slice(lo, min(lo + block, stop))
                 add(X[some], out[some])
 
         split_range(X.shape[0], part, grain=self._outputs.grain)
@@ -140,6 +141,58 @@ class Model:
             return np.asarray(self.coef @ self.support_vectors)
 
 
+class Part(NamedTuple):
+    """One problem of a model: f(x) = (sum over its rows of beta K(row, x) + bias) / scale; a row may come twice."""
+
+    rows: Floats
+    beta: Floats
+    bias: float
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, coef: Floats, bias: float, scale: float = 1.0) -> "Part":
+        """From a coefficient (n,) of every row."""
+        rows = np.flatnonzero(coef)
+        return cls(rows, coef[rows], bias, scale)
+
+    def coefficients(self, support: Floats) -> Floats:
+        """Coefficients (len(support),) in the model whose rows, ascending, are `support`; its own are among them."""
+        at = np.searchsorted(support, self.rows)
+        return np.bincount(at, weights=self.beta, minlength=len(support)) / self.scale
+
+
+def support_of(parts: Sequence[Part]) -> Floats:
+    """Rows (m,) that support any of the problems, ascending."""
+    return np.unique(np.concatenate([part.rows for part in parts]))
+
+
+def model_of(
+    kernel: Kernel,
+    vectors: Callable[[Floats], Rows],
+    parts: Sequence[Part],
+    classes: Floats,
+    scheme: str = "ovr",
+    machine: str = "svc",
+    sigmoids: Floats | None = None,
+) -> tuple[Model, Floats]:
+    """One `Model` from the answers of all problems on the same rows.
+
+    Parameters
+    ----------
+    vectors
+        Gives the support vectors at rows (m,), ascending.
+
+    Returns
+    -------
+    (Model, support)
+        `support` (m,): which rows are its support vectors.
+    """
+    support = support_of(parts)
+    coef = np.array([part.coefficients(support) for part in parts])
+    bias = np.array([part.bias / part.scale for part in parts])
+    return Model(kernel, vectors(support), coef, bias, np.asarray(classes), scheme, machine, sigmoids), support
+
+
 def assemble(
     kernel: Kernel,
     X: Rows,
@@ -147,15 +200,9 @@ def assemble(
     classes: Floats,
     scheme: str = "ovr",
 ) -> tuple[Model, Floats]:
-    """One `Model` from the solutions of all binary problems on the same rows `X` (n, p).
+    """As `model_of`, from the solutions of classifiers on rows `X` (n, p), or on a K (n, n) that was given."""
 
-    Returns
-    -------
-    (Model, support)
-        `support` (m,): which rows of `X` became support vectors, ascending.
-    """
-    coef = np.array([s.beta for s in solutions])
-    support = np.flatnonzero((coef != 0).any(axis=0))
-    rows = Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
-    bias = np.array([s.bias for s in solutions])
-    return Model(kernel, rows, coef[:, support], bias, np.asarray(classes), scheme), support
+    def vectors(support: Floats) -> Rows:
+        return Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
+
+    return model_of(kernel, vectors, [Part.of(s.beta, s.bias) for s in solutions], classes, scheme)

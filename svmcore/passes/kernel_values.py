@@ -14,21 +14,26 @@ from numba.extending import intrinsic
 
 from svmcore.passes.kernel_sums import values_of_distances, values_of_products
 from svmcore.points import Floats, Moments
-from svmcore.runtime.compiled import njit_fused
+from svmcore.runtime.compiled import njit_fused, njit_sums
 
 __all__ = [
     "EXP_FLOAT32",
     "LARGEST_FLOAT32",
+    "TERMS",
     "centred_powers",
     "exp_of_differences",
     "exp_of_distances",
     "exp_pass",
     "float64_pass",
+    "sums_of_differences",
+    "sums_of_values",
 ]
 
 STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
 EXP_FLOAT32 = 1.5 * 2.0**-24  # bound of the relative error of `_exp`: 1.432 units over all float32 from -87 to 0
 LARGEST_FLOAT32 = 1e37  # of a factor that may still be cast to float32 and multiplied
+TERMS = 128  # of a sum in float32
+QUAD, PART = 4, 1536  # rows and columns of values at a time, which stay in the first-level cache
 LINE, LANES = 64, 16  # bytes and float32 values of a cache line
 
 
@@ -110,32 +115,113 @@ def _exp_of_distances(G, a, b, gamma, out, past_caches):  # type: ignore[no-unty
 
 def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Floats:
     """Out = exp(-gamma sum_f (X_if - Z_jf)^2) in float32 of float32 rows with few features."""
-    width = -(-X.shape[1] // 4) * 4
-    left, right = np.zeros((len(X), width), np.float32), np.zeros((width, len(Z)), np.float32)
-    left[:, : X.shape[1]], right[: X.shape[1]] = X, Z.T
-    _exp_of_differences(left, right, gamma, out, _is_spread(out))
+    _exp_of_differences(*_padded(X, Z), gamma, out, _is_spread(out))
     return out
+
+
+def sums_of_differences(X: Floats, Z: Floats, gamma: float, weights: Floats, out: Floats) -> None:
+    """As `sums_of_values`, of the values above, which are at least 0."""
+    left, right = _padded(X, Z)
+    padded = np.zeros((len(weights), right.shape[1]), np.float32)
+    padded[:, : len(Z)] = weights
+    _sums_of_differences(left, right, gamma, padded, out)
+
+
+def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> None:
+    """Out (n, k) float64 += K weights', with float32 `K` (n, m) and weights (k, m), in float32 sums of TERMS of them.
+
+    If `absolute`, the last weights are of abs(K).
+    """
+    plain = len(weights) - absolute
+    _sums_of_values(K, weights[:plain], out[:, :plain])
+    if absolute:
+        _sums_of_values(np.abs(K), weights[plain:], out[:, plain:])
+
+
+def _padded(X: Floats, Z: Floats) -> tuple[Floats, Floats]:
+    """`X` in whole quads of rows and `Z` transposed, in whole lines, both with an even number of features."""
+    n, m, p = (-(-size // whole) * whole for size, whole in ((len(X), QUAD), (len(Z), LANES), (X.shape[1], 2)))
+    left, right = np.zeros((n, p), np.float32), np.zeros((p, m), np.float32)
+    left[: len(X), : X.shape[1]], right[: X.shape[1], : len(Z)] = X, Z.T
+    return left, right
 
 
 @njit_fused
 def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyped-def]
-    """As `exp_of_differences`, of Z transposed (p, m), p a multiple of 4: four features for one load of the sums."""
     n, m = out.shape
-    factor = np.float32(-gamma)
-    total = np.empty(m, np.float32)
-    for i in range(n):
-        x, target = X[i], out[i]
-        total[:] = np.float32(0.0)
-        for f in range(0, len(x), 4):
-            x0, x1, x2, x3 = x[f], x[f + 1], x[f + 2], x[f + 3]
-            z0, z1, z2, z3 = Z[f], Z[f + 1], Z[f + 2], Z[f + 3]
-            for j in range(m):
-                a, b, c, d = x0 - z0[j], x1 - z1[j], x2 - z2[j], x3 - z3[j]
-                total[j] += (a * a + b * b) + (c * c + d * d)
-        for j in range(m):
-            total[j] = _exp(total[j] * factor)
-        _write(total, target, past_caches)
+    for start in range(0, m, PART):
+        stop = min(start + PART, m)
+        values = np.empty((QUAD, min(PART, Z.shape[1] - start)), np.float32)
+        for first in range(0, n, QUAD):
+            _values_of_differences(X, first, Z, start, gamma, values)
+            for i in range(first, min(first + QUAD, n)):
+                _write(values[i - first], out[i, start:stop], past_caches)
     _fence()
+
+
+@njit_sums
+def _sums_of_differences(X, Z, gamma, weights, out):  # type: ignore[no-untyped-def]
+    n, m = len(out), Z.shape[1]
+    for start in range(0, m, PART):
+        values = np.empty((QUAD, min(PART, m - start)), np.float32)
+        for first in range(0, n, QUAD):
+            _values_of_differences(X, first, Z, start, gamma, values)
+            _add_quad(values, 0, weights, start, out[first : first + QUAD])
+
+
+@njit_sums
+def _sums_of_values(K, weights, out):  # type: ignore[no-untyped-def]
+    for first in range(0, len(out), QUAD):
+        _add_quad(K, first, weights, 0, out[first : first + QUAD])
+
+
+@njit_sums
+def _add_quad(values, first, weights, start, out):  # type: ignore[no-untyped-def]
+    """Add the sums of up to four rows of values from `first`, which meet the weights from `start` on."""
+    m, last = values.shape[1], len(values) - 1
+    second, third, fourth = min(first + 1, last), min(first + 2, last), min(first + 3, last)
+    for k in range(len(weights)):
+        for lo in range(0, m, TERMS):
+            hi = min(lo + TERMS, m)
+            row = weights[k][start + lo : start + hi]
+            v0, v1, v2, v3 = values[first][lo:hi], values[second][lo:hi], values[third][lo:hi], values[fourth][lo:hi]
+            s0, s1, s2, s3 = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
+            for j in range(len(row)):
+                w = row[j]
+                s0 += v0[j] * w
+                s1 += v1[j] * w
+                s2 += v2[j] * w
+                s3 += v3[j] * w
+            sums = s0, s1, s2, s3
+            for i in range(len(out)):
+                out[i, k] += sums[i]
+
+
+@njit_fused
+def _values_of_differences(X, first, Z, start, gamma, out):  # type: ignore[no-untyped-def]
+    """Write exp(-gamma ||x - z||^2) (4, m) of rows from `first` and, transposed, from `start` on.
+
+    Four rows at a time, so that a value of Z is loaded once for all, and two features for one load of the sums.
+    """
+    m = out.shape[1]
+    out[:] = np.float32(0.0)
+    x0, x1, x2, x3 = X[first], X[first + 1], X[first + 2], X[first + 3]
+    t0, t1, t2, t3 = out[0], out[1], out[2], out[3]
+    for f in range(0, X.shape[1], 2):
+        a0, b0, c0, d0 = x0[f], x1[f], x2[f], x3[f]
+        a1, b1, c1, d1 = x0[f + 1], x1[f + 1], x2[f + 1], x3[f + 1]
+        z0, z1 = Z[f][start : start + m], Z[f + 1][start : start + m]
+        for j in range(m):
+            x, y = z0[j], z1[j]
+            t0[j] += (a0 - x) * (a0 - x) + (a1 - y) * (a1 - y)
+            t1[j] += (b0 - x) * (b0 - x) + (b1 - y) * (b1 - y)
+            t2[j] += (c0 - x) * (c0 - x) + (c1 - y) * (c1 - y)
+            t3[j] += (d0 - x) * (d0 - x) + (d1 - y) * (d1 - y)
+    factor = np.float32(-gamma)
+    for r in range(QUAD):
+        row = out[r]
+        for j in range(m):
+            row[j] = _exp(row[j] * factor)
 
 
 @njit_fused

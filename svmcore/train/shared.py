@@ -121,7 +121,7 @@ class Table:
     """
 
     def __init__(self, X: Rows, codes: Floats, precomputed: bool = False) -> None:
-        self.precomputed, self.n_features = precomputed, X.shape[1]
+        self.precomputed, self.n_features, self.codes = precomputed, X.shape[1], codes
         self.merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
         first = self.merged.first
         self.rows = X[np.ix_(first, first)] if precomputed else X[first]
@@ -155,6 +155,11 @@ class Table:
         finally:
             give_back()
         return found
+
+    def source(self, recipe: Recipe) -> Source:
+        """K of all rows, for trainings one after another; the kernel's parameters are numbers."""
+        [(_, source)] = self._sources([self._served(recipe)])
+        return source
 
     def _resolved(self, recipe: Recipe, fold: Fold) -> Recipe | None:
         try:
@@ -237,7 +242,7 @@ class Table:
                 work = Work(recipe, self.distinct(fold), fold.classes, Control())
         except SVMError:
             return None
-        work.plan, work.source = "resident" if isinstance(source, ResidentGram) else "columns", source
+        work.take(source)
         return work
 
 

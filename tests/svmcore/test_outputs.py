@@ -12,6 +12,8 @@ from svmcore.model import Model
 from svmcore.model import trained as module
 from svmcore.model.multiclass import is_told, vote
 from svmcore.model.outputs import Outputs
+from svmcore.passes.kernel_values import exp_of_differences, sums_of_differences, sums_of_values
+from svmcore.points.listed import listed_products, listed_rows
 from svmcore.runtime import threads
 
 KERNELS = {
@@ -27,6 +29,7 @@ ROWS = {
     "wide": lambda rng, n: rng.normal(size=(n, 60)) + 2.0,
     "pixels": lambda rng, n: (rng.integers(0, 256, (n, 40)) / 255.0).astype(np.float32),
     "integers": lambda rng, n: rng.integers(0, 9, (n, 30)).astype(float),
+    "some": lambda rng, n: rng.normal(size=(n, 27)),
     "sparse": lambda rng, n: sparse.random_array((n, 200), density=0.03, rng=rng, format="csr"),
 }
 
@@ -55,7 +58,7 @@ def test_decisions__tell_what_float64_tells(kernel, rows):
         np.testing.assert_allclose(found, expected, atol=1e-3 * size)
 
 
-@pytest.mark.parametrize("rows", ["few", "wide", "pixels", "integers"])
+@pytest.mark.parametrize("rows", ["few", "some", "wide", "pixels", "integers", "sparse"])
 @pytest.mark.parametrize("kernel", ["rbf", "steep", "polynomial", "tanh"])
 def test_quick_values__are_within_their_bound(kernel, rows):
     rng = np.random.default_rng(1)
@@ -82,6 +85,44 @@ def test_decisions__are_computed_again_where_the_label_hangs_on_less(monkeypatch
     np.testing.assert_array_equal(model.predict(X), (true[:, 0] + bias >= 0).astype(int))
     monkeypatch.setattr(module, "is_told", lambda decision, *_: np.ones(len(decision), bool))
     assert model.predict(X)[row] != (true[row] + bias >= 0).astype(int)
+
+
+def test_quick_values__are_none_where_rows_reach_too_far_for_differences():
+    rng = np.random.default_rng(6)
+    model = model_of(RBF(3.0), ROWS["few"], rng)
+    X = np.vstack([ROWS["few"](rng, 20), np.full((1, 5), 1e4)])
+    assert model._outputs.add_quickly(X, np.zeros((21, 1))) is None
+    expected = exact(KERNELS["steep"][1], model, X)
+    np.testing.assert_array_equal(model.predict(X), (expected[:, 0] >= 0).astype(int))
+
+
+def test_a_sparse_row__has_the_same_bits_alone_and_among_others():
+    rng = np.random.default_rng(7)
+    model, X = model_of(RBF(0.1), ROWS["sparse"], rng, 3), ROWS["sparse"](rng, 60)
+    together = [values for _, _, K in model._outputs._values(*_sparse_rows(model, X)) for values in K.copy()]
+    for i in (0, 23, 24, 59):
+        [(_, _, alone)] = model._outputs._values(*_sparse_rows(model, X[i : i + 1]))
+        np.testing.assert_array_equal(alone[0], together[i])
+
+
+def _sparse_rows(model, X):
+    parts = model._outputs._fine
+    return model.kernel.prepare(X, parts[0].points.centre, np.float64), parts, np.float64
+
+
+def test_listed_products__are_those_of_the_rows_whatever_their_columns_hold():
+    """Empty, full and rare columns, explicit zeros."""
+    rng = np.random.default_rng(8)
+    X, Z = (sparse.random_array((n, 90), density=0.05, rng=rng, format="lil") for n in (40, 300))
+    Z[:, 3], Z[:, 4], Z[:, 5:8], X[:, 3:9] = rng.normal(size=300), 0.0, rng.normal(size=(300, 3)), 1.5
+    X, Z = sparse.csr_matrix(X), sparse.csr_matrix(Z)
+    X.data[::7] = 0.0
+    expected = X.toarray() @ Z.toarray().T
+    for dtype, close in ((np.float64, 1e-14), (np.float32, 1e-5)):
+        listed = listed_rows(Z, dtype)
+        assert 4 <= len(listed.full) < 90
+        found = listed_products(X, 10, listed, np.full((25, 300), np.nan, dtype))
+        np.testing.assert_allclose(found, expected[10:35], atol=close * np.abs(expected).max())
 
 
 def test_rows__that_are_on_another_lattice_are_predicted_in_float64():
@@ -117,3 +158,20 @@ def test_a_label_is_told__where_no_values_within_the_error_have_another(scheme, 
     same = np.all([vote(decision + np.array(c) * error[:, None], n_classes, scheme) == labels for c in corners], axis=0)
     assert same[told].all()
     assert told[same].mean() > 0.9
+
+
+@pytest.mark.parametrize(("n", "m", "p", "k"), [(1, 1, 1, 1), (3, 130, 5, 2), (4, 16, 2, 1), (9, 1700, 31, 3)])
+def test_sums_of_differences__are_sums_of_values_that_are_never_stored(n, m, p, k):
+    rng = np.random.default_rng(9)
+    X, Z = (rng.normal(size=(rows, p)).astype(np.float32) for rows in (n, m))
+    weights, values = rng.normal(size=(k, m)).astype(np.float32), np.empty((n, m), np.float32)
+    exact = np.exp(-0.1 * cdist(X, Z, "sqeuclidean"))
+    np.testing.assert_allclose(exp_of_differences(X, Z, 0.1, values), exact, rtol=1e-5)
+    found = np.ones((n, k))
+    sums_of_differences(X, Z, 0.1, weights, found)
+    np.testing.assert_allclose(found, 1.0 + exact @ weights.T, atol=1e-5 * (1.0 + np.abs(weights).sum()))
+    signed = np.zeros((n, k))
+    sums_of_values(-values, weights, True, signed)
+    expected = -exact @ weights.T
+    expected[:, -1] *= -1.0
+    np.testing.assert_allclose(signed, expected, atol=1e-5 * (1.0 + np.abs(weights).sum()))

@@ -1,0 +1,177 @@
+"""C by validation rows, and a proof that no other C in its range is better by more than so many of them.
+
+C is solved at both ends. Between neighbours the errors are bounded from below: by the rows that no optimum there has
+right (`svmcore.train.choice.between`). Where the bound is least a C is solved in the middle, from the answer below it,
+until the best C so far is proved. All C share K, in which the validation rows are rows with C_i = 0.
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from svmcore.errors import Unsupported
+from svmcore.kernels import Precomputed
+from svmcore.kernels.exact import ExactKernel
+from svmcore.model.multiclass import is_wrong, vote
+from svmcore.points import Floats
+from svmcore.runtime.threads import one_blas_thread
+from svmcore.squares import give_back
+from svmcore.tasks import SVC
+from svmcore.train.choice.between import End, Rows, bands
+from svmcore.train.control import Control
+from svmcore.train.recipe import Recipe
+from svmcore.train.shared import Fold, Table
+from svmcore.train.training import Work, resolved
+
+__all__ = ["Choice", "choose"]
+
+CUTS = 8  # parts of the way between neighbours that are bounded one by one
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What was chosen, and what is proved of it.
+
+    Attributes
+    ----------
+    C, errors
+        The smallest solved C with the fewest errors, and these, of `rows` validation rows.
+    within
+        No exact optimum with a C from `low` to `high` has fewer than `errors - within` errors.
+    solved
+        (C, errors) of all that were solved, by C.
+    least
+        Of each gap between these the fewest errors that are possible there.
+    """
+
+    C: float
+    errors: int
+    rows: int
+    within: int
+    solved: tuple[tuple[float, int], ...]
+    least: tuple[int, ...]
+
+    @property
+    def low(self) -> float:
+        """The smallest C."""
+        return self.solved[0][0]
+
+    @property
+    def high(self) -> float:
+        """The largest C."""
+        return self.solved[-1][0]
+
+    def __str__(self) -> str:
+        return (
+            f"C = {self.C:g}: {self.errors} errors in {self.rows} rows; no C from {self.low:g} to {self.high:g} is "
+            f"better by more than {self.within}; {len(self.solved)} values of C were solved"
+        )
+
+
+@one_blas_thread()
+def choose(recipe: Recipe, table: Table, fold: Fold, ends: tuple[float, float], within: int, most: int) -> Choice:
+    """Solve C from `ends[0]` to `ends[1]` until the best is proved to `within` errors, or `most` are solved.
+
+    `fold.ask` are the validation rows of `table`, whose codes are those of the classes.
+
+    Raises
+    ------
+    Unsupported
+        For another machine than an SVC with the hinge loss and a free bias, for an approximation or a given K.
+    """
+    plain = recipe.task == SVC() and recipe.approximation is None and not isinstance(recipe.kernel, Precomputed)
+    if not plain:
+        raise Unsupported(
+            "C is proved for SVC with loss='hinge', a free bias and a kernel by name, without approximation"
+        )
+    try:
+        search = _Search(recipe, table, fold)
+        for C in ends:
+            search.solve(C)
+        while len(search.solved) < most and search.fewest - min(search.least()) > within:
+            search.solve(search.middle())
+        return search.choice()
+    finally:
+        give_back()
+
+
+class _Search:
+    """All that was solved, by C."""
+
+    def __init__(self, recipe: Recipe, table: Table, fold: Fold) -> None:
+        self.distinct, self.classes = table.distinct(fold), fold.classes
+        self.recipe = resolved(recipe, self.distinct, table.n_features)
+        self.asked, self.codes = table.merged.inverse[fold.ask], table.codes[fold.ask]
+        self.source = table.source(self.recipe)
+        self.exact = ExactKernel(self.recipe.served, table.rows)
+        self.norm = np.sqrt(np.maximum(self.exact.diagonal(), 0.0))
+        one = self._work(1.0)
+        self.rows = [Rows(goal.y, np.where(goal.y != 0, one.C, 0.0), self.norm) for goal in one.goals]
+        self.solved: dict[float, tuple[list[End], int]] = {}
+        self._least: dict[tuple[float, float], int] = {}
+
+    def _work(self, C: float) -> Work:
+        work = Work(dataclasses.replace(self.recipe, C=C), self.distinct, self.classes, Control())
+        work.take(self.source)
+        return work
+
+    def solve(self, C: float) -> None:
+        """All problems at this C, from the answers at the next smaller one."""
+        work = self._work(C)
+        below = max((known for known in self.solved if known < C), default=None)
+        if below is not None:
+            work.start = np.array([end.beta for end in self.solved[below][0]])
+        work.solve()
+        used = np.flatnonzero((work.coef != 0).any(axis=0))
+        outputs = self.exact.product(np.arange(len(self.exact)), used, work.coef[:, used].T)
+        ends = [End(C, work.coef[k], outputs[:, k], self._errors(work.coef[k])) for k in range(len(work.goals))]
+        decision = np.array([end.outputs + each.bias for end, each in zip(ends, work.solutions, strict=True)]).T
+        labels = vote(decision[self.asked], len(self.classes), self.recipe.scheme)
+        self.solved[C] = ends, int((labels != self.codes).sum())
+
+    def _errors(self, coef: Floats) -> Floats:
+        """Bounds (n,) of the errors of exact outputs: abs(k) is at most the product of the norms."""
+        unit, support = self.exact.unit, np.abs(coef)
+        relative = unit.relative + self.exact.summation(int((coef != 0).sum()))
+        return relative * self.norm * float(support @ self.norm) + unit.absolute * float(support.sum())
+
+    @property
+    def fewest(self) -> int:
+        """Errors of the best C."""
+        return min(errors for _, errors in self.solved.values())
+
+    def gaps(self) -> list[tuple[float, float]]:
+        """Neighbours."""
+        return list(itertools.pairwise(sorted(self.solved)))
+
+    def least(self) -> list[int]:
+        """The fewest errors that are possible in each gap."""
+        for gap in self.gaps():
+            if gap not in self._least:
+                self._least[gap] = self._least_between(*gap)
+        return [self._least[gap] for gap in self.gaps()]
+
+    def _least_between(self, low: float, high: float) -> int:
+        cuts = np.geomspace(low, high, CUTS + 1)
+        pairs = zip(self.rows, self.solved[low][0], self.solved[high][0], strict=True)
+        ways = zip(*(bands(rows, left, right, cuts) for rows, left, right in pairs), strict=True)
+        return min(self._wrong(way) for way in ways)
+
+    def _wrong(self, way: tuple[tuple[Floats, Floats], ...]) -> int:
+        """Validation rows that no optimum of a part of the way has right."""
+        low, high = (np.array([band[side][self.asked] for band in way]).T for side in (0, 1))
+        return int(is_wrong(low, high, self.codes, len(self.classes), self.recipe.scheme).sum())
+
+    def middle(self) -> float:
+        """Of the gap with the fewest possible errors, the widest of several."""
+        order = [(least, -high / low, low, high) for least, (low, high) in zip(self.least(), self.gaps(), strict=True)]
+        _, _, low, high = min(order)
+        return float(np.sqrt(low * high))
+
+    def choice(self) -> Choice:
+        """The best C and what is proved."""
+        solved = tuple((C, self.solved[C][1]) for C in sorted(self.solved))
+        C, errors = min(solved, key=lambda each: (each[1], each[0]))
+        least = tuple(self.least())
+        return Choice(C, errors, len(self.codes), max(0, errors - min(least)), solved, least)

@@ -1,0 +1,137 @@
+"""Between two solved C: what bounds say of every C in between, against optima solved there."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.svm import SVC as Peer
+
+from svmcore.errors import InputError, Unsupported
+from svmcore.estimator import SVC, choose_C
+from svmcore.model.multiclass import is_wrong, vote
+from svmcore.train.choice.between import End, Rows, bands
+
+
+def gaussian(X, gamma):
+    return np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+
+
+def problem(seed, n=160, held_out=60):
+    """Rows with weights, some held out, one label of ten turned."""
+    rng = np.random.default_rng(seed)
+    X, labels = make_classification(n, 4, n_redundant=0, flip_y=0.1, class_sep=0.7, random_state=seed)
+    y, weight = 2.0 * labels - 1.0, rng.uniform(0.5, 2.0, n) if seed % 2 else np.ones(n)
+    weight[n - held_out :] = 0.0
+    return gaussian(X, 0.4), y, weight
+
+
+def solved(K, y, weight, C, tol=1e-9):
+    """LIBSVM's answer: coefficients (n,) and bias."""
+    at = np.flatnonzero(weight)
+    machine = Peer(C=C, kernel="precomputed", tol=tol).fit(K[np.ix_(at, at)], y[at], weight[at])
+    beta = np.zeros(len(y))
+    beta[at[machine.support_]] = machine.dual_coef_[0]
+    return beta, float(machine.intercept_[0])
+
+
+def end(K, y, weight, C, tol):
+    beta = solved(K, y, weight, C, tol)[0]
+    return End(C, beta, K @ beta, np.full(len(y), 1e-12))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bands__hold_for_every_optimum_in_between(seed):
+    K, y, weight = problem(seed)
+    rows = Rows(y, weight, np.sqrt(np.diag(K)))
+    left, right = (end(K, y, weight, C, 1e-3) for C in (1.0, 1.6))
+    cuts = np.geomspace(1.0, 1.6, 9)
+    for (low, high), (first, last) in zip(bands(rows, left, right, cuts), itertools.pairwise(cuts), strict=True):
+        for C in (first, np.sqrt(first * last), last):
+            beta, bias = solved(K, y, weight, C)
+            f = K @ beta + bias
+            assert (low <= f + 1e-6).all()
+            assert (f <= high + 1e-6).all()
+
+
+def test_bands__are_as_narrow_as_the_gap_at_the_ends_allows():
+    K, y, weight = problem(0)
+    rows, widths = Rows(y, weight, np.sqrt(np.diag(K))), []
+    for right in (1.6, 1.1, 1.02):
+        ends = [end(K, y, weight, C, 1e-9) for C in (1.0, right)]
+        cuts = np.geomspace(1.0, right, 33)
+        widths.append(max(float((high - low).max()) for low, high in bands(rows, *ends, cuts)))
+    assert widths[0] > widths[1] > widths[2]
+    assert widths[2] < 0.35
+
+
+def test_a_wrong_end__widens_the_bands_and_they_still_hold():
+    """Coefficients of another C, cut to the box: feasible, not optimal."""
+    K, y, weight = problem(2)
+    rows, left, right = Rows(y, weight, np.sqrt(np.diag(K))), *(end(K, y, weight, C, 1e-9) for C in (1.0, 1.3))
+    poor = left._replace(beta=0.8 * left.beta, outputs=0.8 * left.outputs)
+    cuts = np.array([1.0, 1.1, 1.2, 1.3])
+    good, wide = list(bands(rows, left, right, cuts)), list(bands(rows, poor, right, cuts))
+    beta, bias = solved(K, y, weight, 1.05)
+    assert (wide[0][0] <= K @ beta + bias).all()
+    assert (wide[0][1] >= K @ beta + bias).all()
+    assert (wide[0][1] - wide[0][0]).mean() > (good[0][1] - good[0][0]).mean()
+
+
+@pytest.mark.parametrize("scheme", ["ovr", "ovo"])
+@pytest.mark.parametrize("n_classes", [2, 3, 4])
+def test_a_row_is_wrong__where_no_values_between_the_bounds_say_its_class(scheme, n_classes):
+    rng = np.random.default_rng(n_classes)
+    k = 1 if n_classes == 2 else n_classes if scheme == "ovr" else n_classes * (n_classes - 1) // 2
+    low = rng.normal(size=(300, k))
+    high, codes = low + rng.uniform(0.0, 1.0, (300, k)), rng.integers(0, n_classes, 300)
+    wrong = is_wrong(low, high, codes, n_classes, scheme)
+    corners = itertools.product((0.0, 1.0), repeat=k)
+    never = np.all([vote(low + np.array(c) * (high - low), n_classes, scheme) != codes for c in corners], axis=0)
+    assert never[wrong].all()
+    assert wrong[never].mean() > (0.9 if scheme == "ovr" else 0.7)  # pairs of others are not looked at together
+    assert 0.1 < wrong.mean() < 0.95
+
+
+@pytest.mark.parametrize(("n_classes", "scheme"), [(2, "ovr"), (3, "ovr"), (3, "ovo")])
+def test_a_choice__is_not_beaten_by_more_than_it_says(n_classes, scheme):
+    X, labels = make_classification(
+        360, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.15, class_sep=0.8, random_state=1
+    )
+    machine = SVC(gamma=0.3, multi_class=scheme, class_weight={0: 1.5}, tol=1e-4)
+    found = choose_C(machine, X[:240], labels[:240], (X[240:], labels[240:]), (0.5, 4.0), within=3, most=60)
+    assert found.within <= 3 or len(found.solved) == 60
+    assert found.within < found.errors
+    assert found.rows == 120
+    told = dict(found.solved)
+    for C in np.geomspace(0.5, 4.0, 23):
+        peer = machine.set_params(C=C, tol=1e-8).fit(X[:240], labels[:240])
+        errors = int((peer.predict(X[240:]) != labels[240:]).sum())
+        assert errors >= found.errors - found.within
+    best = machine.set_params(C=found.C).fit(X[:240], labels[:240])
+    assert told[found.C] == found.errors == int((best.predict(X[240:]) != labels[240:]).sum())
+
+
+def test_fewer_rows_are_left_open__the_more_values_are_solved():
+    X, labels = make_classification(300, 4, n_redundant=0, flip_y=0.2, random_state=3)
+    given = X[:200], labels[:200], (X[200:], labels[200:]), (0.1, 2.0)
+    widths = [choose_C(SVC(gamma=0.5), *given, most=most).within for most in (2, 6, 20)]
+    assert widths[0] >= widths[1] >= widths[2]
+    assert widths[0] > widths[2]
+
+
+@pytest.mark.parametrize(
+    ("machine", "given", "message"),
+    [
+        (SVC(loss="squared_hinge"), {}, "hinge"),
+        (SVC(kernel="precomputed"), {}, "kernel by name"),
+        (SVC(), {"between": (2.0, 1.0)}, "smallest C, largest C"),
+        (SVC(), {"most": 1}, "at least 2"),
+        (SVC(), {"validation": (np.eye(2), [0, 7])}, "labels that the training rows do not have"),
+    ],
+)
+def test_choose__refuses_what_it_cannot_prove(machine, given, message):
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]), [0, 0, 1, 1]
+    whole = {"validation": (X, y), "between": (0.1, 1.0)} | given
+    with pytest.raises((InputError, Unsupported), match=message):
+        choose_C(machine, X, y, **whole)
