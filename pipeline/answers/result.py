@@ -64,10 +64,11 @@ class ProblemResult:
     are of original rows, `norm2` is ||w||^2, `slack` the sum of what the original rows trained on cost. The model is
     (K beta + bias) / scale; `epsilon` is half the width of a tube that was found. `residual` (m,) is p - u of all
     variables, which does not depend on C: where the next problem of a chain starts. `sigmoid` is Platt's A and B,
-    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite.
+    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite. `kernel_id` names the K that it is of.
     """
 
     fingerprint: str
+    kernel_id: str
     machine: dict[str, Any]
     status: str
     support: Any
@@ -114,7 +115,7 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
     if task.fold is not None:
         kept["decision"] = arrays["decision"][held_out_counts(task.dataset, task.fold) > 0]
     if solution.status is not Status.STOPPED:
-        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(kept))
+        _write(_place(task, solution.status.value), record, _npz(kept))
     return _result(task.fingerprint, record, arrays)
 
 
@@ -132,6 +133,7 @@ def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dic
     answer = task.built.answer(qp, solution)
     decision = np.asarray((solution.decision + (answer.bias - solution.bias)) / answer.scale, np.float64)
     record = {
+        "task": dataclasses.asdict(task),
         "machine": task.machine,
         "status": str(solution.status.value),
         "bias": float(answer.bias),
@@ -205,7 +207,7 @@ def _npz(arrays: dict[str, Any]) -> bytes:
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
     values = {name: record[name] for name in names} | {name: arrays.get(name) for name in ARRAYS}
-    return ProblemResult(fingerprint, reused=reused, **values)
+    return ProblemResult(fingerprint, record["task"]["kernel_id"], reused=reused, **values)
 
 
 def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:

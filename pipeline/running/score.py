@@ -20,7 +20,7 @@ from pipeline.model.proved import proved_labels
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.rows.drift import Summary
-from pipeline.running.batch import Batch, Counts, solve
+from pipeline.running.batch import Batch, Counts, of_one, placed, solve
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
@@ -77,13 +77,34 @@ def solve_and_prove(session: Session, batch: Batch) -> tuple[Batch, Counts]:
     """Solve a batch of one point, and on until the share of test labels that the config asks for is proved.
 
     Each time with a tenth of tol, on the same K and from the last answers; the session's experiment has the last tol.
-    It ends earlier where an answer has not converged, has no duality gap, or would need a tol below 1e-7.
+    It ends earlier where an answer has not converged, has no duality gap, or would need a tol below 1e-7. Where an
+    approximation is to be polished, the exact machine is solved from its answers, and is what the experiment is then.
     """
     counts = solve(session, batch, names_of(batch))
+    approximation = session.exp.build_approximation()
+    if approximation is not None and approximation.polish:
+        batch = _exact(session, batch)
+        counts += solve(session, batch, names_of(batch))
     while session.exp.prove and session.exp.tol > SHRINK * FINEST and _lacks_proof(session, batch):
         batch = _finer(session, batch)
         counts += solve(session, batch, names_of(batch))
     return batch, counts
+
+
+def _exact(session: Session, batch: Batch) -> Batch:
+    """The same problems on K itself, each from its answer on the factor."""
+    session.exp = placed(session, session.exp.exact())
+    (part,) = batch.parts
+    one = of_one(session, part.data, session.exp)
+    pairs = zip(_tasks(one.parts[0]), _tasks(part), strict=True)
+    return _with_tasks(one, [dataclasses.replace(exact, warm=rough.fingerprint) for exact, rough in pairs])
+
+
+def _with_tasks(batch: Batch, tasks: list[ProblemTask]) -> Batch:
+    """A batch of one point with other tasks."""
+    (part,) = batch.parts
+    ((index, _),) = part.tasks.items()
+    return dataclasses.replace(batch, parts=(dataclasses.replace(part, tasks={index: [tasks]}),))
 
 
 def assembled(
@@ -117,11 +138,10 @@ def _finer(session: Session, batch: Batch) -> Batch:
     """The same problems with a smaller tol, each from its last answer."""
     changed = {"tol": session.exp.tol / SHRINK}
     session.exp = session.exp.model_copy(update={"solver": session.exp.solver | changed})
-    (part,) = batch.parts
-    ((index, _),) = part.tasks.items()
-    after = [dataclasses.replace(t, solver=t.solver | changed, warm=t.fingerprint) for t in _tasks(part)]
+    before = _tasks(batch.parts[0])
+    after = [dataclasses.replace(t, solver=t.solver | changed, warm=t.fingerprint) for t in before]
     points = tuple(dataclasses.replace(point, exp=session.exp) for point in batch.points)
-    return Batch(points, (dataclasses.replace(part, tasks={index: [after]}),))
+    return _with_tasks(dataclasses.replace(batch, points=points), after)
 
 
 def score(session: Session, batch: Batch) -> Trained:
