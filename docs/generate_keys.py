@@ -44,7 +44,7 @@ PARAMETERS = {  # of solvers, kernels and approximations
     "scale": "a number above 0",
     "factor": "`normalise`, or `{name: gaussian, gamma: g}`",
     "rank": "how many landmarks at most",
-    "polish": "`false`; `true` is for estimators alone",
+    "polish": "`true`: `smo` goes on from the answer to the exact machine; or `false`",
     "landmarks": "`uniform`, `kmeans` or `rpcholesky`",
 }
 NEEDED = "needed"
