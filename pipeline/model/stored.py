@@ -22,7 +22,8 @@ from pipeline.rows.schema import Schema
 from pipeline.rows.sources.arrow import FrameSource, is_frame
 from pipeline.rows.sources.streams import check_expansion
 from pipeline.storage.bucket import address_of
-from svmcore.errors import InputError, SVMError
+from pipeline.storage.manifest import believing
+from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.model import Model
 from svmcore.tasks import Task
@@ -30,7 +31,6 @@ from svmcore.tasks import Task
 __all__ = ["StoredModel", "load_model", "save_model"]
 
 ROWS_BYTES = 32 << 20
-UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError, MemoryError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,16 +219,8 @@ def load_model(path: str | Path) -> StoredModel:
     """
     folder = model_folder(path)
     check_model(folder)
-    try:
+    with believing(f"model {address_of(folder)}: its hashes fit, but it is no model", "restore it or train again"):
         return _opened(folder)
-    except UNREADABLE as error:  # hashes that fit say nothing of who hashed
-        if isinstance(error, SVMError):
-            raise
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"model {address_of(folder)}: its hashes fit, but it is no model ({type(error).__name__}: {reason}); "
-            "restore it or train again"
-        ) from None
 
 
 def _opened(folder: Path) -> StoredModel:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.registry.aliases import current, run_at
 from pipeline.storage.base import Store
+from pipeline.storage.manifest import believing
 from svmcore.errors import InputError
 
 __all__ = ["compare", "mcnemar", "neighbours", "read_run", "sides", "wilcoxon"]
@@ -32,7 +33,8 @@ def compare(first: str, second: str) -> dict[str, Any]:
     InputError
         If there is no such run.
     """
-    return sides(*(read_run(*run_at(place)) for place in (first, second)))
+    with believing(f"{first} and {second} do not both read as runs", "restore their files, or run them again"):
+        return sides(*(read_run(*run_at(place)) for place in (first, second)))
 
 
 def sides(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from pipeline.report.formats import count, label_text, percent
 from pipeline.report.tables import Cell, Column, Table, table
 from pipeline.report.templates import template
 from pipeline.storage.files import check_writable, write_atomic
+from pipeline.storage.manifest import believing
 from svmcore.errors import InputError
 
 __all__ = ["write_comparison"]
@@ -33,9 +34,11 @@ def write_comparison(first: str | Path, second: str | Path, output: str | Path) 
     if target.suffix != ".html":
         raise InputError(f"--output {output}: give a file that ends in .html")
     check_writable(target.parent, str(output))
-    runs = [read_run(*run_at(str(place))) for place in (first, second)]
-    found = sides(*runs)
-    write_atomic(target, template("comparison.html").render(_context(runs, found, target.parent)).encode())
+    with believing(f"{first} and {second} do not both read as runs", "restore their files, or run them again"):
+        runs = [read_run(*run_at(str(place))) for place in (first, second)]
+        found = sides(*runs)
+        page = template("comparison.html").render(_context(runs, found, target.parent))
+    write_atomic(target, page.encode())
     return found
 
 

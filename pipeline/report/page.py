@@ -22,7 +22,7 @@ from pipeline.report.templates import template
 from pipeline.report.tiles import tiles_of
 from pipeline.storage.bucket import Bucket, address_of
 from pipeline.storage.files import write_atomic
-from pipeline.storage.manifest import MANIFEST, renew
+from pipeline.storage.manifest import MANIFEST, believing, renew
 
 __all__ = ["render", "rewrite_report", "write_report"]
 
@@ -63,7 +63,9 @@ def rewrite_report(run: str | Path) -> str:
     folder = run_folder(run)
     if (folder / "model.zarr").exists():
         check_model(model_folder(folder))
-    page, address = write_report(folder), address_of(folder)
+    address = address_of(folder)
+    with believing(f"{address} does not read as a run", "restore its files, or run the experiment again"):
+        page = write_report(folder)
     renew(folder, page.name)
     if is_url(address):
         for name in (page.name, MANIFEST):

@@ -6,6 +6,7 @@ The manifest is written last: a folder that has one is whole. A folder in it wit
 a run, is one part: that manifest.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.storage.files import sha256_of_json, write_atomic
-from svmcore.errors import InputError
+from svmcore.errors import InputError, SVMError
 
 __all__ = [
     "MANIFEST",
     "Damaged",
+    "believing",
     "check_parts",
     "compare",
     "new_manifest",
@@ -37,6 +39,21 @@ class Damaged(InputError):
     def __init__(self, folder: Path, part: str, what: str) -> None:
         super().__init__(f"{folder}: damaged: {part} {what}; delete this folder and run again")
         self.part = part
+
+
+@contextlib.contextmanager
+def believing(what: str, remedy: str) -> Iterator[None]:
+    """Raise InputError in place of whatever the block raises about content that was changed: who did can hash it too.
+
+    `what` says what it is not, `remedy` what to do.
+    """
+    try:
+        yield
+    except SVMError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{what} ({type(error).__name__}: {reason}); {remedy}") from None
 
 
 def write_manifest(

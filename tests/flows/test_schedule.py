@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from flows.cli import main
-from pipeline import load_model
+from pipeline import load_model, run
 from pipeline.registry.aliases import current
 from pipeline.storage.runs import open_store
 
@@ -172,8 +172,7 @@ def test_schedule__a_run_that_fails_its_gate_is_failed_and_the_old_champion_stil
     service, rows_config, rows_csv
 ):
     config = rows_config | {"promote": "champion", "gate": {"min": {"accuracy": 0.1}}}
-    service.write(config)
-    service.wait(service.trigger(), "COMPLETED")
+    run(config, store=service.store)
     champion = current(open_store(service.store), "rows", "champion")
     service.write(config | {"gate": {"min": {"accuracy": 1.1}}})
     failed = service.wait(service.trigger(), "COMPLETED", "FAILED", "CRASHED")
@@ -185,8 +184,8 @@ def test_schedule__a_run_that_fails_its_gate_is_failed_and_the_old_champion_stil
 
 def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(service, rows_config):
     service.write(rows_config | ENDLESS)
-    run = service.trigger()
-    service.wait(run, "RUNNING")
+    endless = service.trigger()
+    service.wait(endless, "RUNNING")
     code, err, alive = service.end(signal.SIGTERM)
     assert code == 143, err
     assert not alive
@@ -194,7 +193,7 @@ def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(servi
     assert "class_weight names 'dog'" in err
     with sqlite3.connect(service.home / "prefect" / "prefect.db") as database:
         states = dict(database.execute("select id, state_type from flow_run"))
-    assert states[str(run)] in ("CANCELLED", "CANCELLING")
+    assert states[str(endless)] in ("CANCELLED", "CANCELLING")
 
 
 @pytest.mark.full

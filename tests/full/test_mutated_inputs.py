@@ -1,6 +1,7 @@
 """Files with some bytes changed, through the functions that the commands call: an error of the input, or none.
 
 MARGINFLOW_MUTATIONS sets how many of each kind (default 1,500: two minutes for all); 40,000 of each are 300,000 in all.
+The command line takes a fiftieth of that in each of its 14 ways.
 """
 
 import bz2
@@ -19,6 +20,7 @@ import pytest
 import zarr
 from pyarrow import parquet
 
+from flows.cli import main
 from pipeline.config.load import load_experiment
 from pipeline.config.sections import Data
 from pipeline.model.parts import write_model_manifest
@@ -143,3 +145,67 @@ def test_run_folders(rows_run, tmp_path):
         shutil.copy(Path(rows_run["run"], name), folder / name)
     for path, data in changed_files(folder, random.Random(3)):
         survives(lambda: read_run(folder), (path.name, data))
+
+
+# ---- through the command line
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of the rows of this file, all of it in one folder."""
+    folder = tmp_path_factory.mktemp("trained")
+    contents(folder)
+    (folder / "x.csv").write_bytes(CSV.encode())
+    config = {"name": "x", "data": {"source": str(folder / "x.csv"), "test": 0.2}, "cluster": {"kind": "inline"}}
+    (folder / "x.yaml").write_text(json.dumps(config, indent=1))
+    assert main(["run", str(folder / "x.yaml"), "--no-prefect", "--store", str(folder / "runs")]) == 0
+    return folder
+
+
+def files_of(folder, *patterns):
+    return [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
+
+
+NUMBERS = ("x.libsvm", "x.npz", "x.parquet")
+WAYS = {
+    "run": ["run", "x.yaml", "--no-prefect", "--store", "new"],
+    "plan": ["plan", "x.yaml", "--store", "new"],
+    "config": ["config", "x.yaml"],
+    "predict": ["predict", "RUN", "x.csv"],
+    "verify": ["verify", "RUN"],
+    "report": ["report", "RUN"],
+    "export": ["export", "RUN", "out.onnx"],
+    "predict with": ["predict", "RUN", "x.csv"],
+    "compare": ["compare", "RUN", "RUN"],
+    "compare page": ["compare", "RUN", "RUN", "--output", "both.html"],
+    "runs": ["runs", "--store", "runs"],
+} | {
+    f"run {name}": ["run", "x.yaml", "--no-prefect", "--store", "new", "--set", f"data.source={name}"]
+    for name in NUMBERS
+}
+CHANGED = {"run": ["x.yaml", "x.csv"], "plan": ["x.yaml", "x.csv"], "config": ["x.yaml"], "predict": ["x.csv"]}
+CHANGED |= {f"run {name}": [name] for name in NUMBERS}
+RUN = ["runs/x/*/*", "runs/x/*/model.zarr/**/*"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_command_line(way, trained, tmp_path, monkeypatch, capfd):
+    """Exit 0, 1, 2 or 3; a fault of ours would be a traceback, which MARGINFLOW_DEBUG asks for."""
+    monkeypatch.setenv("MARGINFLOW_DEBUG", "1")
+    folder, chance = Path(shutil.copytree(trained, tmp_path / "trained")), random.Random(way)
+    monkeypatch.chdir(folder)
+    (folder / "x.libsvm").write_text(LIBSVM)
+    (run,) = (folder / "runs" / "x").iterdir()
+    files = files_of(folder, *CHANGED.get(way, RUN))
+    argv = [str(run) if word == "RUN" else word for word in WAYS[way]]
+    for _ in range(max(1, COUNT // 50)):
+        path = chance.choice(files)
+        whole = path.read_bytes()
+        data = mutated(whole, chance)
+        path.write_bytes(data)
+        started = time.process_time()
+        code = main(argv)
+        err = capfd.readouterr().err
+        assert code in (0, 1, 2, 3), (path.name, data)
+        assert "Traceback" not in err, (path.name, data, err)
+        assert time.process_time() - started < 10, (path.name, data)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < ROOM, (path.name, data)
+        path.write_bytes(whole)

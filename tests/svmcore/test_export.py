@@ -98,7 +98,7 @@ def test_thousand_rows_of_a_data_file__keep_their_labels(folder, name, scheme, t
 
 
 def test_libsvms_own_model__is_read(digits, tmp_path):
-    X, y, T = digits
+    X, y, T = (part[::4] for part in digits)  # LIBSVM's Python takes a row at a time
     order = np.argsort(-y, kind="stable")  # LIBSVM keeps labels in the order of their first appearance: 9, 8, ..., 0
     trained = libsvm.svm_train(y[order].tolist(), sparse.csr_matrix(X[order]), "-q -c 3 -g 0.0005")
     libsvm.svm_save_model(str(tmp_path / "model"), trained)

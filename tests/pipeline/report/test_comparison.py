@@ -1,6 +1,7 @@
 """Two runs side by side as a page."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from flows.cli import main
 from pipeline import run
 from pipeline.model.predict import predict_to_file
 from pipeline.registry.compare import compare
+from pipeline.report.comparison import write_comparison
+from pipeline.report.page import rewrite_report
+from svmcore.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +96,19 @@ def test_compare__another_ending_or_folder_is_refused(rows_run, tmp_path, capsys
     assert "give a file that ends in .html" in capsys.readouterr().err
     assert main(["compare", rows_run["run"], "runs/absent/x", "--output", str(tmp_path / "c.html")]) == 2
     assert not (tmp_path / "c.html").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"per_class": 3, "scores": [1]}', '{"seconds": [1], "config": 2}'])
+def test_metrics__that_somebody_changed_are_refused_in_one_line(rows_run, tmp_path, text):
+    """Whoever changes them can hash them again: there is nothing to trust but their shape."""
+    folder = Path(shutil.copytree(rows_run["run"], tmp_path / "runs" / "rows" / Path(rows_run["run"]).name))
+    (folder / "metrics.json").write_text(text)
+    for read in (
+        lambda: compare(rows_run["run"], str(folder)),
+        lambda: write_comparison(rows_run["run"], str(folder), tmp_path / "both.html"),
+        lambda: rewrite_report(folder),
+    ):
+        with pytest.raises(InputError, match="again") as caught:
+            read()
+        assert "\n" not in str(caught.value)
+        assert str(folder) in str(caught.value)

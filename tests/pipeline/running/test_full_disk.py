@@ -33,14 +33,29 @@ def disk(tmp_path):
     subprocess.run(["umount", "--lazy", str(folder)], check=False, capture_output=True)
 
 
+CONFIG = {"name": "digits", "data": {"source": "sklearn:digits", "test": 0.2, "scale": 16}, "C": 10}
+CONFIG |= {"cluster": {"kind": "inline"}}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Manifest of the model of a run that nothing stopped."""
+    return manifest(run(CONFIG, store=tmp_path_factory.mktemp("whole")))
+
+
+def manifest(found):
+    return (Path(found["model"]) / "manifest.json").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("kilobytes", "at_most"), [(100, 0), (9000, 9), (9260, 10)], ids=["ingest", "solve", "publish"]
 )
-def test_full_disk__ends_the_run_with_one_line_and_goes_on_when_there_is_space(disk, tmp_path, kilobytes, at_most):
+def test_full_disk__ends_the_run_with_one_line_and_goes_on_when_there_is_space(
+    disk, whole, tmp_path, kilobytes, at_most
+):
     """K of digits has 8,070 kB, so each size is used up by another stage."""
-    config = {"data": {"source": "sklearn:digits", "test": 0.2, "scale": 16}, "C": 10, "cluster": {"kind": "inline"}}
     folder = disk(f"{kilobytes}k")
-    (tmp_path / "digits.yaml").write_text(json.dumps(config))
+    (tmp_path / "digits.yaml").write_text(json.dumps(CONFIG))
     argv = [sys.executable, "-m", "flows.cli", "run", str(tmp_path / "digits.yaml"), "--no-prefect"]
     done = subprocess.run([*argv, "--store", str(folder / "runs")], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
@@ -50,11 +65,9 @@ def test_full_disk__ends_the_run_with_one_line_and_goes_on_when_there_is_space(d
     assert "Traceback" not in done.stderr
     assert not [p for p in (folder / "runs").glob("*") if not p.name.startswith(".")]
     disk("100m", "remount")
-    found = run(config | {"name": "digits"}, store=folder / "runs")
+    found = run(CONFIG, store=folder / "runs")
     assert found["problems"]["reused"] <= at_most
-    whole = run(config | {"name": "digits"}, store=tmp_path / "runs")
-    manifests = [(Path(one["model"]) / "manifest.json").read_bytes() for one in (found, whole)]
-    assert manifests[0] == manifests[1]
+    assert manifest(found) == whole
 
 
 def test_told_when_full__leaves_other_errors_alone(tmp_path):
