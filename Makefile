@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 CONFIG ?= config/digits.yaml
 WORKERS ?= 2
+WORDS  := README.md CHANGELOG.md CONTRIBUTING.md Makefile docs config deploy svmcore pipeline flows benchmarks
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -30,9 +31,10 @@ lint: setup
 test: lint
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not full"
 
-# The documentation as a site, in site/.
+# The documentation as a site, in site/: every link leads somewhere, and words are spelt as they should be.
 docs: setup
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,docs]"
+	$(BIN)/codespell $(WORDS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # What is too long for every commit: kill campaigns, a 2 GB file, a real S3 server.

@@ -193,7 +193,8 @@ class _Outputs:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
         if self._direct:
             return
-        if not self._is_coarse(self._resolution(resolution)):
+        needed = self._resolution(resolution)
+        if not self._is_coarse(needed):
             return
         if self.exact is None:
             self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
@@ -201,15 +202,15 @@ class _Outputs:
         coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
         columns = functools.cache(lambda: self.exact.columns(self.support))
         self._sharpen(
-            self._resolution(resolution),
+            needed,
             lambda: self.exact.symmetric_product(self.support, coef, columns()),
             lambda rows: self.exact.product(rows, columns(), coef),
             lambda rows, values: unit[rows],
         )
-        resolution = self._resolution(resolution)
-        if self.exact.can_refine(len(self.support)) and self._is_coarse(resolution):
+        needed = self._resolution(resolution)
+        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed):
             finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
-            self._sharpen(resolution, functools.partial(finest, self.support), finest, self._finest_bound)
+            self._sharpen(needed, functools.partial(finest, self.support), finest, self._finest_bound)
 
     def doubt_sums(self) -> None:
         """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""

@@ -147,6 +147,7 @@ def _ours(runs: list[Record], n: int) -> Record:
         "solver": OURS,
         "seconds": [_worked(metrics) for metrics in timed],
         "cold_seconds": _worked(runs[0]),
+        "foretold_seconds": _worked(runs[0]["plan"]),
         "total_seconds": statistics.median(metrics["seconds"]["total"] for metrics in timed),
         "stages": {key: statistics.median(m["seconds"][key] for m in timed) for key in last["seconds"]},
         "share": 1.0,

@@ -53,7 +53,10 @@ def verify(
     key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its signer's public key (PEM).")] = None,
     json_: Json = False,
 ) -> None:
-    """Recompute every certificate from the data, in float64; exit 1 naming what differs."""
+    """Recompute every certificate from the data, in float64; exit 1 naming what differs.
+
+    Example: marginflow verify runs/digits@champion
+    """
     from flows.console import progress_display
     from pipeline.model.verify import verify as recompute
 
@@ -71,7 +74,10 @@ def sign(
     model: ModelPath,
     key: Annotated[str, typer.Option("--key", metavar="FILE", help="Private key of an elliptic curve (PEM).")],
 ) -> None:
-    """Sign a model; `verify --key` checks it with the public key."""
+    """Sign a model; `verify --key` checks it with the public key.
+
+    Example: marginflow sign runs/digits@champion --key key.pem
+    """
     from pipeline.model.signature import sign as write_signature
 
     sys.stdout.write(f"{write_signature(model, key)}\n")
@@ -82,7 +88,10 @@ def export(
     model: ModelPath,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ending in .libsvm or .onnx.")],
 ) -> None:
-    """Write a model for other programs: LIBSVM's text, or ONNX."""
+    """Write a model for other programs: LIBSVM's text, or ONNX.
+
+    Example: marginflow export runs/digits@champion digits.onnx
+    """
     from pipeline.model.stored import load_model
     from pipeline.storage.files import check_writable
     from svmcore.export import export_model
@@ -96,7 +105,10 @@ def export(
 
 @app.command()
 def report(run: Annotated[str, typer.Argument(metavar="RUN", help="Folder or s3:// URL of a run.")]) -> None:
-    """Write report.html again."""
+    """Write report.html again.
+
+    Example: marginflow report runs/digits@champion
+    """
     from pipeline.report.page import rewrite_report
 
     sys.stdout.write(f"{rewrite_report(run)}\n")

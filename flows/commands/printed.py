@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from flows.commands.words import number, run_scores
+from flows.commands.words import RUN_COLUMNS, number, plan_rows, run_cells, run_scores
 
 __all__ = [
     "aliases_text",
@@ -20,11 +20,28 @@ __all__ = [
 ]
 
 
-def put(record: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str]) -> None:
-    """Print a record on stdout: as one JSON object, or as what `text` makes of it."""
+RUN_LINE = "{:<16} {:>8}  {:<10} {:<6} {:>8} {:>8}  {}"
+
+
+def put(record: dict[str, Any], as_json: bool, text: Callable[[dict[str, Any]], str], drawn: str = "") -> None:
+    """Print a record on stdout: as one JSON object, or as what `text` makes of it.
+
+    `drawn` names a table of `flows.commands.drawn` that a person at a terminal sees in place of the text.
+    """
+    if drawn and not as_json and sys.stdout.isatty():
+        _draw(record, drawn)
+        return
     line = json.dumps(record, allow_nan=False) if as_json else text(record)
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _draw(record: dict[str, Any], name: str) -> None:
+    from rich.console import Console
+
+    from flows.commands import drawn
+
+    Console().print(getattr(drawn, name)(record))
 
 
 def tell(line: str) -> None:
@@ -79,13 +96,9 @@ def runs_table(listing: dict[str, Any]) -> str:
     found = listing["runs"]
     if not found:
         return "no runs"
-    lines = [f"{'published (UTC)':<16} {'score':>8}  {'status':<10} {'gate':<6} {'gap':>8} {'seconds':>8}  run"]
+    lines = [RUN_LINE.format(*RUN_COLUMNS, "run")]
     for entry in found:
-        score, gap = number(entry.get("score"), ".4f"), number(entry.get("relative_gap"), ".1e")
-        total, date = number(entry.get("seconds", {}).get("total"), ".1f"), entry["date"][:16].replace("T", " ")
-        passed = {None: "", True: "passed", False: "FAILED"}[(entry.get("gate") or {}).get("passed")]
-        status = entry.get("status") or ""
-        lines.append(f"{date:<16} {score:>8}  {status:<10} {passed:<6} {gap:>8} {total:>8}  {entry['run']}")
+        lines.append(RUN_LINE.format(*run_cells(entry), entry["run"]))
         by = [f"by {entry['scored_by']}"] if entry.get("scored_by", "accuracy") != "accuracy" else []
         if told := [*by, *(f"{key} {value}" for key, value in entry["params"].items())]:
             lines.append(" " * 17 + ", ".join(told))
@@ -139,15 +152,4 @@ def aliases_text(listing: dict[str, Any]) -> str:
 
 def plan_text(record: dict[str, Any]) -> str:
     """A forecast, one number a line."""
-    from pipeline.config.quantities import seconds, size
-
-    lines = []
-    for key, value in record.items():
-        if isinstance(value, dict):
-            text = ", ".join(f"{name} {seconds(part)}" for name, part in value.items())
-        elif key.endswith("_bytes"):
-            text = size(value)
-        else:
-            text = f"{value:,}" if isinstance(value, int) else str(value)
-        lines.append(f"{key.replace('_', ' '):<24} {text}")
-    return "\n".join(lines)
+    return "\n".join(f"{name:<24} {text}" for name, text in plan_rows(record))

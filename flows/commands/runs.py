@@ -28,13 +28,13 @@ def runs(
 ) -> None:
     """What ran, best first, with dates and parameters.
 
-    marginflow runs --name digits --since 2026-11-01 --where "accuracy>0.9" --where "C<=10" --sort date --limit 20
+    Example: marginflow runs --name digits --since 2026-11-01 --where "accuracy>0.9" --sort date --limit 20
     """
     from pipeline.registry.listing import Query, listed
 
     opened = _opened(store)
     query = Query(name, since, until, where or (), sort, limit)
-    put({"runs": listed(opened, query) if opened else []}, json_, runs_table)
+    put({"runs": listed(opened, query) if opened else []}, json_, runs_table, "runs_table")
 
 
 def _opened(store: str | None) -> Any:
@@ -49,12 +49,24 @@ def _opened(store: str | None) -> Any:
 def compare(
     a: Annotated[str, typer.Argument(metavar="A", help="STORE/NAME/RUN_ID or STORE/NAME@ALIAS.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The other run.")],
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Write it as a page too, one .html without network.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Two runs side by side: config, data, scores, certificates, classes, time."""
-    from pipeline.registry.compare import compare as compared
+    """Two runs side by side: config, data, scores, certificates, classes, time.
 
-    put(compared(a, b), json_, comparison)
+    Example: marginflow compare runs/digits@champion runs/digits/20261121T101843Z-fa7c5073 --output comparison.html
+    """
+    if output:
+        from pipeline.report.comparison import write_comparison
+
+        found = write_comparison(a, b, output)
+    else:
+        from pipeline.registry.compare import compare as compared
+
+        found = compared(a, b)
+    put(found, json_, comparison)
 
 
 @app.command()
@@ -65,7 +77,10 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
     json_: Json = False,
 ) -> None:
-    """Remove old runs; never one that an alias names, or named before."""
+    """Remove old runs; never one that an alias names, or named before.
+
+    Example: marginflow prune --keep 30 --dry-run
+    """
     from pipeline.registry.listing import to_prune
     from pipeline.report.index import write_index
 
@@ -80,7 +95,10 @@ def prune(
 
 @app.command()
 def index(store: StoreUrl = None) -> None:
-    """Write index.html of a store again: trends, failed gates, champions, links."""
+    """Write index.html of a store again: trends, failed gates, champions, links.
+
+    Example: marginflow index --store s3://lab/runs
+    """
     from pipeline.report.index import write_index
     from pipeline.storage.runs import open_store
 
@@ -93,7 +111,10 @@ def promote(
     alias: Annotated[str, typer.Option("--as", metavar="ALIAS", help="Which name it gets.")] = "champion",
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="For the log.")] = "",
 ) -> None:
-    """Let an alias name a run: STORE/NAME@champion. To roll back, promote the one before."""
+    """Let an alias name a run: STORE/NAME@champion. To roll back, promote the one before.
+
+    Example: marginflow promote runs/digits/20261120T101801Z-7ed939c4 --why "rolled back: complaints"
+    """
     from pipeline.registry.aliases import promote as move
     from pipeline.registry.aliases import run_at
 
@@ -105,7 +126,10 @@ def promote(
 
 @app.command()
 def aliases(store: StoreUrl = None, json_: Json = False) -> None:
-    """What every alias names, and who moved it when and why, the last move first."""
+    """What every alias names, and who moved it when and why, the last move first.
+
+    Example: marginflow aliases --store runs
+    """
     from pipeline.registry.aliases import aliases as logs
 
     opened = _opened(store)

@@ -51,7 +51,7 @@ def run(
     exp = load_experiment(config, set_)
     check_tracker(log_to)
     if dry_run:
-        put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text)
+        put(plan_of(exp, store, clock=Clock(STARTED)), json_, plan_text, "plan_table")
         return
     opened, clock, dask = check_inputs(exp, store), Clock(STARTED), Dask(report=performance_report)
     if performance_report:
@@ -91,7 +91,7 @@ def plan(
 
     if not trust:
         check_own_config(config)
-    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED), workers=workers), json_, plan_text)
+    put(plan_of(load_experiment(config, set_), clock=Clock(STARTED), workers=workers), json_, plan_text, "plan_table")
 
 
 @app.command()
@@ -121,7 +121,10 @@ def schedule(
 
 @app.command()
 def warm() -> None:
-    """Compile in advance what runs need, for an image or a new machine: the first run then starts as later ones do."""
+    """Compile in advance what runs need, for an image or a new machine: the first run then starts as later ones do.
+
+    Example: marginflow warm
+    """
     from pipeline.running import warm as parts
 
     for name in parts.warm():

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["drift_lines", "number", "run_scores", "scores_text"]
+__all__ = ["RUN_COLUMNS", "drift_lines", "number", "plan_rows", "run_cells", "run_scores", "scores_text"]
 
 
 def number(value: Any, style: str) -> str:
@@ -14,6 +14,36 @@ def run_scores(record: dict[str, Any]) -> list[str]:
     """Scores of a run in words: of test rows, where there are any, then those of training rows."""
     test, train = record["scores"]["test"] or {}, record["scores"]["train"]
     return scores_text(test | {f"training {name}": value for name, value in train.items()})
+
+
+RUN_COLUMNS = ("published (UTC)", "score", "status", "gate", "gap", "seconds")
+
+
+def run_cells(entry: dict[str, Any]) -> tuple[str, ...]:
+    """A run of a listing under `RUN_COLUMNS`."""
+    passed = {None: "", True: "passed", False: "FAILED"}[(entry.get("gate") or {}).get("passed")]
+    return (
+        entry["date"][:16].replace("T", " "),
+        number(entry.get("score"), ".4f"),
+        entry.get("status") or "",
+        passed,
+        number(entry.get("relative_gap"), ".1e"),
+        number(entry.get("seconds", {}).get("total"), ".1f"),
+    )
+
+
+def plan_rows(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """(name, text) of every number of a forecast."""
+    from pipeline.config.quantities import seconds, size
+
+    def text(key: str, value: Any) -> str:
+        if isinstance(value, dict):
+            return ", ".join(f"{name} {seconds(part)}" for name, part in value.items())
+        if key.endswith("_bytes"):
+            return size(value)
+        return f"{value:,}" if isinstance(value, int) else str(value)
+
+    return [(key.replace("_", " "), text(key, value)) for key, value in record.items()]
 
 
 def drift_lines(drift: dict[str, Any] | None) -> list[str]:

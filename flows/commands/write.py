@@ -47,7 +47,10 @@ def init(
 
 @app.command()
 def config(config: Config, set_: Set = [], json_: Json = False) -> None:  # noqa: B006
-    """Print the config with every default said, and where each value comes from."""
+    """Print the config with every default said, and where each value comes from.
+
+    Example: marginflow config digits.yaml --set C=10
+    """
     from pipeline.authoring.origins import annotated, origins
     from pipeline.config.keys import as_json
 

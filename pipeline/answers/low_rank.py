@@ -11,13 +11,14 @@ from pipeline.answers.result import ProblemResult, judged_result
 from pipeline.kernel.factor import feature_map
 from svmcore.approximation import ExactBound, Proof
 from svmcore.kernels import Kernel
+from svmcore.model import Part
 from svmcore.monitor import Progress
 from svmcore.points import Floats
 from svmcore.solution import Status
 from svmcore.solvers import Outcome
 from svmcore.solvers.base import judged
 
-__all__ = ["Proved", "landmark_model", "proved"]
+__all__ = ["Proved", "landmark_parts", "proved"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,12 +41,14 @@ def _all_rows(results: Sequence[ProblemResult], m: int) -> Floats:
     return np.array([np.bincount(result.rows, weights=result.beta, minlength=m) for result in results])
 
 
-def landmark_model(
+def landmark_parts(
     dataset: Any, kernel: dict[str, Any], task: ProblemTask, results: Sequence[ProblemResult]
-) -> tuple[Any, Floats]:
-    """Landmarks (r, p) and coefficients (k, r) that the answers are as a model."""
+) -> tuple[Any, list[Part]]:
+    """Landmarks (r, p), and the answers in terms of them."""
     proof = _proof(dataset, kernel, task, _all_rows(results, dataset.n_merged))
-    return proof.map.landmarks, proof.landmark_coef.T / np.array([result.scale for result in results])[:, None]
+    every = np.arange(len(proof.landmark_coef))
+    parts = [Part(every, coef, of.bias, of.scale) for coef, of in zip(proof.landmark_coef.T, results, strict=True)]
+    return proof.map.landmarks, parts
 
 
 def proved(

@@ -28,6 +28,7 @@ from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
 from svmcore.certificate import Certificate
 from svmcore.errors import InputError
+from svmcore.model import Part
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
@@ -36,7 +37,6 @@ from svmcore.train.doubt import doubt
 
 __all__ = [
     "ProblemResult",
-    "coefficients",
     "doubled",
     "find_result",
     "finite",
@@ -64,10 +64,11 @@ class ProblemResult:
     are of original rows, `norm2` is ||w||^2, `slack` the sum of what the original rows trained on cost. The model is
     (K beta + bias) / scale; `epsilon` is half the width of a tube that was found. `residual` (m,) is p - u of all
     variables, which does not depend on C: where the next problem of a chain starts. `sigmoid` is Platt's A and B,
-    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite.
+    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite. `kernel_id` names the K that it is of.
     """
 
     fingerprint: str
+    kernel_id: str
     machine: dict[str, Any]
     status: str
     support: Any
@@ -94,6 +95,11 @@ class ProblemResult:
         """What the next problem of its chain starts from."""
         return Handover(self.support, self.rows, self.beta, self.residual)
 
+    @property
+    def part(self) -> Part:
+        """What a model takes from it."""
+        return Part(self.rows, self.beta, self.bias, self.scale)
+
 
 KIND = "answer"
 SMALL = 8 << 20  # bytes
@@ -109,7 +115,7 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
     if task.fold is not None:
         kept["decision"] = arrays["decision"][held_out_counts(task.dataset, task.fold) > 0]
     if solution.status is not Status.STOPPED:
-        _write(_place(task, solution.status.value), record | {"task": dataclasses.asdict(task)}, _npz(kept))
+        _write(_place(task, solution.status.value), record, _npz(kept))
     return _result(task.fingerprint, record, arrays)
 
 
@@ -127,6 +133,7 @@ def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dic
     answer = task.built.answer(qp, solution)
     decision = np.asarray((solution.decision + (answer.bias - solution.bias)) / answer.scale, np.float64)
     record = {
+        "task": dataclasses.asdict(task),
         "machine": task.machine,
         "status": str(solution.status.value),
         "bias": float(answer.bias),
@@ -166,12 +173,6 @@ def _slack(task: ProblemTask, decision: Floats, epsilon: float | None, counts: F
     return float(trained @ kind.losses(y, decision, width))
 
 
-def coefficients(result: ProblemResult, rows: Floats) -> Floats:
-    """Coefficients (len(rows),) of the model at merged rows, ascending, among which are all of its support."""
-    at = np.searchsorted(rows, result.rows)
-    return np.bincount(at, weights=result.beta, minlength=len(rows)) / result.scale
-
-
 def doubled(result: ProblemResult) -> list[list[float]]:
     """[row, amount] of each row whose two variables are both not 0: what its coefficient does not tell."""
     rows, at, counts = np.unique(result.rows, return_inverse=True, return_counts=True)
@@ -206,7 +207,7 @@ def _npz(arrays: dict[str, Any]) -> bytes:
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
     values = {name: record[name] for name in names} | {name: arrays.get(name) for name in ARRAYS}
-    return ProblemResult(fingerprint, reused=reused, **values)
+    return ProblemResult(fingerprint, record["task"]["kernel_id"], reused=reused, **values)
 
 
 def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:

@@ -67,7 +67,7 @@ class _Stored(Problem[ProblemResult]):
         before = before or find_result(self.task, self.task.warm)
         if before is None:
             return NOWHERE
-        same = before.machine == self.task.machine
+        same = (before.machine, before.kernel_id) == (self.task.machine, self.task.kernel_id)
         return before.handover.start(qp, self.task.built, qp.p if same else None)
 
     def monitor(self, qp: SignedQP) -> Monitor:

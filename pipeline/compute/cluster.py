@@ -176,10 +176,17 @@ def _factory(options: dict[str, Any]) -> Iterator[Any]:
         raise InputError(f"cluster.factory {name!r} is no class of clusters; name one, as dask_jobqueue.SLURMCluster")
     with main_stays_here(), contextlib.closing(_made(factory, name, _filled(options.get("kwargs", {})))) as cluster:
         check_encrypted(str(cluster.scheduler_address), options.get("insecure", False))  # before workers are asked for
-        if options.get("workers"):
-            cluster.scale(options["workers"])
+        _ask_for(cluster, options.get("workers"))
         with _client(cluster, f"cluster {name}", queue_seconds=QUEUE_SECONDS) as client:
             yield client
+
+
+def _ask_for(cluster: Any, workers: int | Mapping[str, int] | None) -> None:
+    """Ask for so many workers, or for as many as there is work for between {minimum, maximum}."""
+    if isinstance(workers, Mapping):
+        cluster.adapt(**workers)
+    elif workers:
+        cluster.scale(workers)
 
 
 def _is_cluster(factory: Any) -> bool:

@@ -29,6 +29,7 @@ SETTINGS: dict[str, Any] = {
     "distributed.scheduler.no-workers-timeout": f"{LOST_SECONDS:.0f}s",
     "distributed.scheduler.allowed-failures": 3,
     "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.adaptive.target-duration": "1s",  # of work for each worker: only four tasks a worker are under way
     PRE_SPAWN: {
         "MALLOC_TRIM_THRESHOLD_": 65536,
         "OMP_NUM_THREADS": 1,

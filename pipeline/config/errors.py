@@ -39,8 +39,12 @@ def explain(error: ValidationError, model: type[BaseModel], where: str) -> SVMEr
 
 
 def _telling(errors: Sequence[Any]) -> Any:
-    """Return the first error; of a missing key, the unknown one beside it: that is how it was misspelt."""
-    first = errors[0]
+    """Return the first error that says most: one of ours, else of a missing key the unknown one beside it.
+
+    That is how it was misspelt; and of a key with several forms, pydantic lists what is wrong with each.
+    """
+    ours = (error for error in errors if isinstance(error.get("ctx", {}).get("error"), SVMError))
+    first = next(ours, errors[0])
     if first["type"] != "missing":
         return first
     beside = (e for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == first["loc"][:-1])

@@ -36,7 +36,7 @@ from svmcore.approximation import Approximation
 from svmcore.errors import InputError, did_you_mean
 from svmcore.kernels import Kernel, Linear
 from svmcore.qp import Bias
-from svmcore.solvers import Auto, Solver
+from svmcore.solvers import SMO, Auto, Solver
 from svmcore.sources import FactorRows
 from svmcore.tasks import Task
 from svmcore.tasks.losses import Hinge, SquaredHinge
@@ -100,10 +100,6 @@ class Experiment(Section):
         kernel, approximation = self.build_kernel(), self.build_approximation()
         if approximation is not None:
             approximation.admits(kernel)
-            if approximation.polish:
-                raise InputError(
-                    "approximation.polish is of the estimators; in a run, leave approximation out for the exact machine"
-                )
             if self.probability or self.prove:
                 raise InputError("probability and prove are of the exact machine: leave approximation out, or them")
             kernel = Linear()  # of the factor's rows
@@ -188,6 +184,12 @@ class Experiment(Section):
     def with_solver_for(self, n_features: int) -> Self:
         """Return the same experiment with the solver chosen, as it is written down and repeated."""
         return self.model_copy(update={"solver": self.solver_for(n_features).spec()})
+
+    def exact(self) -> Self:
+        """Return the same experiment without its approximation, solved by pairs: they go on from any answer."""
+        own = ("tol", "max_iter", "time_limit")
+        solver = SMO(**{key: value for key, value in self.solver.items() if key in own})
+        return self.model_copy(update={"approximation": None, "solver": solver.spec()})
 
     def build_loss(self) -> Hinge | SquaredHinge:
         """Return the loss these keys declare."""

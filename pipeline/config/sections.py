@@ -17,7 +17,7 @@ from pipeline.config.values import (
 )
 from svmcore.errors import InputError
 
-__all__ = ["Alias", "Cache", "Cluster", "Data", "Gate", "Section", "Sweep", "Tls"]
+__all__ = ["Adapt", "Alias", "Cache", "Cluster", "Data", "Gate", "Section", "Sweep", "Tls"]
 
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0)]
 _SIZE = "a positive size such as 4GiB, or a number of bytes"
@@ -77,13 +77,32 @@ class Tls(Section):
     key: Annotated[str, BeforeValidator(absolute)] = Field(description="path of this client's private key (PEM)")
 
 
+class Adapt(Section):
+    """As many workers as there is work for, within two bounds."""
+
+    minimum: int = Field(default=1, gt=0, description="a positive number of worker processes")
+    maximum: int = Field(gt=0, description="a positive number of worker processes")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.minimum > self.maximum:
+            raise InputError(
+                f"cluster.workers.minimum is {self.minimum} and cluster.workers.maximum {self.maximum}; "
+                "give a minimum that is no larger"
+            )
+        return self
+
+
 class Cluster(Section):
     """Which Dask workers compute: in process, local processes, or somebody else's cluster."""
 
     kind: Literal["inline", "local", "address", "scheduler_file", "factory"] = Field(
         default="local", description="inline, local, address, scheduler_file or factory"
     )
-    workers: int | None = Field(default=None, gt=0, description="a positive number of worker processes")
+    workers: Annotated[int, Field(gt=0)] | Adapt | None = Field(
+        default=None,
+        description="a positive number of worker processes; with a factory also {minimum, maximum}",
+    )
     memory: Bytes | None = Field(default=None, description=_SIZE + " per worker")
     address: str | None = Field(default=None, min_length=1, description="a scheduler's address such as tcp://host:8786")
     tls: Tls | None = Field(default=None, description="a mapping with the keys ca, cert, key")
@@ -100,6 +119,11 @@ class Cluster(Section):
     def remote(self) -> bool:
         """Whether the workers are of a cluster that may have other hosts."""
         return self.kind not in ("inline", "local")
+
+    @property
+    def most_workers(self) -> int | None:
+        """How many workers there may be, where that is told."""
+        return self.workers.maximum if isinstance(self.workers, Adapt) else self.workers
 
     @model_validator(mode="after")
     def _keys_of_kind(self) -> Self:
@@ -121,6 +145,11 @@ class Cluster(Section):
             if getattr(self, key) and key not in allowed:
                 kinds = ", ".join(k for k, v in own.items() if key in v) or "another kind"
                 raise InputError(f"cluster.{key} belongs to cluster.kind {kinds}, given {self.kind}")
+        if isinstance(self.workers, Adapt) and self.kind != "factory":
+            raise InputError(
+                f"cluster.workers: {{minimum, maximum}} belongs to cluster.kind factory, given {self.kind}; "
+                "give a number"
+            )
         if self.factory is not None:
             check_factory(self.factory)
         if self.address is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
@@ -13,9 +14,9 @@ from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_fol
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
-from svmcore.train.plan import served_kernel
+from svmcore.train.plan import choose_plan, served_kernel
 
-__all__ = ["KernelPlan", "choose_plan", "held_as", "plan_kernel"]
+__all__ = ["KernelPlan", "asked_or_chosen", "held_as", "plan_kernel"]
 
 FINE = 1e-4  # a tol below which float32 values of a factor do not do
 EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
@@ -43,7 +44,7 @@ def held_as(exp: Experiment, dataset: Any) -> tuple[str, Kernel, np.dtype]:
     Raises
     ------
     InputError
-        As `choose_plan`.
+        As `asked_or_chosen`.
     """
     resolved = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
     if exp.approximation is not None:
@@ -52,7 +53,7 @@ def held_as(exp: Experiment, dataset: Any) -> tuple[str, Kernel, np.dtype]:
         precise = exp.tol < FINE or dataset.n_merged <= EXACT_ROWS
         return "factor", resolved, np.dtype(np.float64 if precise else np.float32)
     dtype = np.dtype(exp.solver_for(dataset.n_features).column_dtype)
-    return choose_plan(exp, dataset, dtype.itemsize), served_kernel(resolved, exp.machine), dtype
+    return asked_or_chosen(exp, dataset, dtype), served_kernel(resolved, exp.machine), dtype
 
 
 def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
@@ -70,8 +71,8 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
     return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)))
 
 
-def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:
-    """Return resident if K (n, n) fits both budgets (memory to map it into, disk to lie on); else columns or shards.
+def asked_or_chosen(exp: Experiment, dataset: Any, dtype: DTypeLike) -> str:
+    """The plan that the config asks for; auto is what fits both budgets: memory to map K into, disk to lie on.
 
     Rows go in shards where workers may be other hosts. A solver of linear classifiers needs the rows behind the
     columns, which a K on storage does not have.
@@ -81,16 +82,16 @@ def choose_plan(exp: Experiment, dataset: Any, itemsize: int) -> str:
     InputError
         If the config names a plan that its solver cannot work on, or a K that does not fit.
     """
-    solves, needed = exp.solver_for(dataset.n_features).solves, dataset.n_merged**2 * itemsize
-    budget = min(exp.cache.limit, exp.cache.disk)
-    if exp.plan == "auto" and needed <= budget and not solves.linear_only:
-        return "resident"
+    solves, budget = exp.solver_for(dataset.n_features).solves, min(exp.cache.limit, exp.cache.disk)
+    fits = not solves.linear_only and choose_plan(dataset.n_merged, dtype, budget) == "resident"
     if exp.plan == "auto":
-        return "shards" if exp.cluster.remote and solves.shards else "columns"
+        otherwise = "shards" if exp.cluster.remote and solves.shards else "columns"
+        return "resident" if fits else otherwise
     if exp.plan == "shards" and not solves.shards:
         able = ", ".join(name for name in Solver.names() if Solver.named(name).solves.shards)
         raise InputError(f"plan: shards is for solver {able}, not {exp.solver['name']}; set solver.name: {able}")
-    if exp.plan == "resident" and (needed > budget or solves.linear_only):
+    if exp.plan == "resident" and not fits:
+        needed = dataset.n_merged**2 * np.dtype(dtype).itemsize
         raise InputError(
             f"plan: resident needs {size(needed)} for K, and cache allows {size(budget)}; raise cache.limit and "
             "cache.disk, or set plan: auto"

@@ -228,7 +228,7 @@ def _seconds(exp: Experiment, parts: Sequence[Part], workers: int | None) -> tup
     And of kernel and solve as each plan would need them for all of the work.
     """
     open_ = [[chain for chain in part.chains if not all(map(seems_answered, chain))] for part in parts]
-    threads = max(1, min(exp.cluster.workers or n_threads(), n_threads()))
+    threads = max(1, min(exp.cluster.most_workers or n_threads(), n_threads()))
     tried = {int(k) for k in np.linspace(0, len(parts) - 1, min(len(parts), SAMPLED)).round()}
     samples = {k: _part_seconds(parts[k], threads, workers or threads) for k in tried}
     kernel = solve = score = 0.0

@@ -7,15 +7,13 @@ here.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from pipeline.answers.low_rank import landmark_model
+from pipeline.answers.low_rank import landmark_parts
 from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import ProblemResult, coefficients, sigmoids_of
+from pipeline.answers.result import ProblemResult, sigmoids_of
 from pipeline.kinds.labels import label_array
 from pipeline.model import metrics
 from svmcore.kernels import Kernel
-from svmcore.model import Model
+from svmcore.model import Model, model_of, support_of
 
 __all__ = ["assemble", "class_entries", "evaluation_of"]
 
@@ -27,16 +25,15 @@ def assemble(
 
     Returns it with the merged rows (m,) of the support vectors.
     """
-    union = np.unique(np.concatenate([result.rows for result in results]))
-    coef = np.array([coefficients(result, union) for result in results])
-    bias = np.array([result.bias / result.scale for result in results])
+    parts = [result.part for result in results]
+    support, vectors = support_of(parts), lambda rows: dataset.X()[rows]
     classes = label_array(dataset.classes if dataset.kind.answers == "labels" else [])
-    first, vectors = tasks[0], None
+    first = tasks[0]
     if first.approximation is not None:
-        vectors, coef = landmark_model(dataset, kernel, first, results)
-    rows = dataset.X()[union] if vectors is None else vectors
-    parts = rows, coef, bias, classes, first.multiclass, first.built.name, sigmoids_of(results)
-    return Model(Kernel.create(kernel), *parts), union
+        landmarks, parts = landmark_parts(dataset, kernel, first, results)
+        vectors = lambda rows: landmarks[rows]  # noqa: E731
+    about = classes, first.multiclass, first.built.name, sigmoids_of(results)
+    return model_of(Kernel.create(kernel), vectors, parts, *about)[0], support
 
 
 def class_entries(labels: Sequence[Any], results: Sequence[ProblemResult], model: Model) -> list[dict[str, Any]]:

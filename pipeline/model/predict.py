@@ -63,7 +63,8 @@ def predict(
     """
     config = Data(**stored.metadata["config"]["data"]).model_copy(update={"source": url})
     schema = stored.schema.ignoring_extra() if ignore_extra else stored.schema
-    base, texts = stored.metadata.get("base"), schema.vocabularies()
+    counted_from, texts = stored.metadata.get("base"), schema.vocabularies()
+    base = 1 if counted_from is None else counted_from  # LIBSVM's own, where the training data had another format
     source = open_source(url, config, base=base, n_features=schema.p, schema=schema, texts=texts)
     for block in source.blocks():
         rows = stored.prepared(block.X if schema.is_plain else as_dense(block.X))

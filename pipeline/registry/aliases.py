@@ -19,7 +19,7 @@ from pipeline.storage.base import Store
 from pipeline.storage.runs import open_store
 from svmcore.errors import InputError, did_you_mean
 
-__all__ = ["Move", "aliases", "current", "promote", "resolved", "run_at"]
+__all__ = ["Move", "aliases", "current", "last_moves", "promote", "resolved", "run_at"]
 
 FOLDER = ".aliases"
 ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
@@ -59,7 +59,8 @@ def promote(store: Store, run: str, alias: str = "champion", why: str = "") -> M
     who = f"{_user()}@{socket.gethostname()}"
     while True:
         log = _log(store, run.partition("/")[0], alias)
-        move = Move(alias, run, at, who, why, log[-1].run if log else None)
+        before = _move(store, log[-1]).run if log else None
+        move = Move(alias, run, at, who, why, before)
         key = f"{FOLDER}/{move.name}/{alias}/{len(log) + 1:08d}.json"
         if store.create_bytes(key, json.dumps(dataclasses.asdict(move), indent=1).encode()):
             return move
@@ -83,25 +84,46 @@ def _check_model(store: Store, run: str) -> None:
 def current(store: Store, name: str, alias: str) -> Move | None:
     """The last move of an alias of the runs called `name`; None if it names nothing."""
     log = _log(store, name, alias)
-    return log[-1] if log else None
+    return _move(store, log[-1]) if log else None
 
 
 def aliases(store: Store) -> dict[str, list[Move]]:
     """Log of every alias, oldest move first, by `NAME@ALIAS`."""
-    found: dict[str, list[Move]] = {}
+    return _moves(store, _logs(store))
+
+
+def last_moves(store: Store) -> dict[str, Move]:
+    """The last move of every alias, by `NAME@ALIAS`: what it names now."""
+    lasts = {alias: log[-1:] for alias, log in _logs(store).items()}
+    return {alias: moves[0] for alias, moves in _moves(store, lasts).items()}
+
+
+def _logs(store: Store) -> dict[str, list[str]]:
+    """Keys of the entries of every alias, oldest first."""
+    found: dict[str, list[str]] = {}
     for key in sorted(store.keys(FOLDER)):
         _, name, alias, _ = key.split("/")
-        found.setdefault(f"{name}@{alias}", []).append(_move(store, key))
+        found.setdefault(f"{name}@{alias}", []).append(key)
     return found
 
 
-def _log(store: Store, name: str, alias: str) -> list[Move]:
-    return [_move(store, key) for key in sorted(store.keys(f"{FOLDER}/{name}/{alias}"))]
+def _log(store: Store, name: str, alias: str) -> list[str]:
+    return sorted(store.keys(f"{FOLDER}/{name}/{alias}"))
 
 
 def _move(store: Store, key: str) -> Move:
+    return _read(store, key, store.get_bytes(key))
+
+
+def _moves(store: Store, logs: dict[str, list[str]]) -> dict[str, list[Move]]:
+    """Entries of many logs, read several at a time."""
+    texts = dict(store.get_many(key for log in logs.values() for key in log))
+    return {alias: [_read(store, key, texts[key]) for key in log] for alias, log in logs.items()}
+
+
+def _read(store: Store, key: str, text: bytes) -> Move:
     try:
-        move = Move(**json.loads(store.get_bytes(key)))
+        move = Move(**json.loads(text))
     except (ValueError, TypeError):
         raise InputError(f"{store.address(key)}: is no entry of an alias; remove it or restore it") from None
     if not KEY.fullmatch(str(move.run)):
@@ -119,7 +141,7 @@ def resolved(place: str) -> str:
     store = open_store(folder or DEFAULT_STORE, write=False)
     move = current(store, name, alias)
     if move is None:
-        there = [*aliases(store)]
+        there = [*_logs(store)]
         shown = f"; there are {', '.join(there[:10])}{did_you_mean(last, there)}" if there else "; it has no aliases"
         raise InputError(f"no alias {last} in {store.url}{shown}")
     return store.address(move.run)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.registry.aliases import aliases
+from pipeline.registry.aliases import last_moves
 from pipeline.storage.base import Store
 from svmcore.errors import InputError
 
@@ -176,8 +176,7 @@ def to_prune(store: Store, keep: int, name: str | None = None) -> list[str]:
     """
     if keep < 1:
         raise InputError(f"--keep {keep}: at least 1 run of each name must be kept")
-    logs = aliases(store).values()
-    kept = {run for log in logs for run in (log[-1].run, log[-1].before)}
+    kept = {run for move in last_moves(store).values() for run in (move.run, move.before)}
     by_name: dict[str, list[str]] = {}
     for key in sorted(store.run_keys(), reverse=True):
         by_name.setdefault(key.partition("/")[0], []).append(key)

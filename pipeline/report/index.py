@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.registry.aliases import aliases
+from pipeline.registry.aliases import last_moves
 from pipeline.registry.listing import date_of
 from pipeline.report.formats import score_name
 from pipeline.report.templates import template
@@ -69,12 +69,12 @@ def write_index(store: Store) -> str:
 
 def render_index(store: Store) -> str:
     """The page: for each name its champions, its trends, and its runs, the newest first."""
-    logs = aliases(store)
-    champions = {log[-1].run: alias.rpartition("@")[2] for alias, log in logs.items()}
+    lasts = last_moves(store)
+    champions = {move.run for move in lasts.values()}
     by_name: dict[str, list[Night]] = {}
     for run in sorted(store.runs(), key=lambda run: str(run["key"]).rpartition("/")[2]):
         by_name.setdefault(run["key"].partition("/")[0], []).append(_night(run, run["key"] in champions))
-    named = {name: [(a, log[-1]) for a, log in logs.items() if a.rpartition("@")[0] == name] for name in by_name}
+    named = {name: [(a, move) for a, move in lasts.items() if a.rpartition("@")[0] == name] for name in by_name}
     sections = [(name, named[name], _trends(nights), nights[::-1]) for name, nights in sorted(by_name.items())]
     return str(template("index.html").render(store=store.url, sections=sections, width=WIDTH, height=HEIGHT))
 

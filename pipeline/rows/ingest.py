@@ -7,7 +7,7 @@
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from pipeline.rows.output import Output
 from pipeline.rows.row_files import RowFiles, as_dense, as_sparse
 from pipeline.rows.scaling import FLOAT32_LOSS, ColumnStats, Scaling, fit_scaling
 from pipeline.rows.schema import Schema
-from pipeline.rows.sources.blocks import BLOCK_BYTES, Source
+from pipeline.rows.sources.blocks import BLOCK_BYTES, StoredSource
 from pipeline.rows.sources.open import format_of, open_source
 from pipeline.rows.split import Split, choose_rows
 from pipeline.storage.files import sha256_of_json
@@ -50,7 +50,7 @@ def _as_read(X: Any) -> Any:
 class _Staged:
     """A source's rows in files, with targets and folds as they were read, and how rows are encoded."""
 
-    source: Source
+    source: StoredSource
     rows: RowFiles
     targets: Targets
     folds: LabelCodes | None
@@ -105,8 +105,7 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
         scratch = folder / "scratch"
         scratch.mkdir()
         train, test = _stage_sources(exp, scratch, progress)
-        if made_from(exp) != facts_before:
-            raise train.source.fail("changed while it was read; run again when nothing writes to it")
+        _check_unchanged([staged.source for staged in (train, test) if staged is not None], facts_before)
         classes, targets = train.targets.resolve()
         exp.kind.check(exp.data.source, classes)
         split = choose_rows(exp, targets, classes)
@@ -136,6 +135,14 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
             out.write_beside(f"schema/{name}", values)
         facts |= out.fingerprints(facts) | {"schema": schema.record(), "sources": _sources(facts_before)}
         write_manifest(folder, KIND, VERSION, facts)
+
+
+def _check_unchanged(sources: Sequence[StoredSource], facts: Mapping[str, Any]) -> None:
+    """Refuse sources whose bytes, as they were read, are not those that the dataset will be found by."""
+    digests = [facts["source"], facts["test"][1]] if isinstance(facts["test"], list) else [facts["source"]]
+    for source, digest in zip(sources, digests, strict=True):
+        if (source.digest_read or source.digest()) != digest:
+            raise source.fail("changed while it was read; run again when nothing writes to it")
 
 
 # ---- 1: staging -------------------------------------------------------------------------------------------------
@@ -175,7 +182,7 @@ def _agree(train: _Staged, test: _Staged, p: int) -> None:
         test.rows.n_features = p
 
 
-def _stage(exp: Experiment, source: Source, scratch: Path, name: str, progress: Progress | None) -> _Staged:
+def _stage(exp: Experiment, source: StoredSource, scratch: Path, name: str, progress: Progress | None) -> _Staged:
     text, labelled = format_of(source.url) == "csv", exp.data.label is not None
     rows = RowFiles(scratch, name, source.sparse)
     staged = _Staged(source, rows, exp.kind.reader(source.url, text, labelled), None)

@@ -32,12 +32,14 @@ class Scaling:
     factor: Vector
 
     def apply(self, X: Any) -> Any:
-        """Return scaled rows (n, p) in float64; CSR stays CSR.
+        """Return scaled rows (n, p) in float64; CSR stays CSR, unless a shift makes its zeros other numbers.
 
         >>> Scaling("minmax", np.array([1.0]), np.array([0.5])).apply(np.array([[1.0], [3.0]])).tolist()
         [[0.0], [1.0]]
         """
         self._check_width(X)
+        if sparse.issparse(X) and self.shift.any():
+            X = X.toarray()
         if sparse.issparse(X):
             X = sparse.csr_array(X).astype(np.float64, copy=True)
             if self.kind != "none":

@@ -30,7 +30,7 @@ from svmcore.approximation import Approximation
 from svmcore.errors import InputError
 from svmcore.sources import Source
 
-__all__ = ["Batch", "Counts", "lay_out", "of_one", "solve"]
+__all__ = ["Batch", "Counts", "lay_out", "of_one", "placed", "solve"]
 
 MOST_TOLD = 50  # parts of a batch that are told one by one
 
@@ -63,10 +63,7 @@ class Counts:
 # --- layout ---------------------------------------------------------------------------------------------------------
 def lay_out(session: Session) -> Batch:
     """Read the data of every point and name every kernel and problem; computes neither."""
-    exp = session.exp
-    exact = exp.plan == "auto" and exp.approximation is None
-    if exact and exp.cluster.remote and not session.store.is_shared:
-        session.exp = exp.model_copy(update={"plan": "shards"})  # K on storage is for those who see it
+    session.exp = placed(session, session.exp)
     points = expand(session.exp)
     parts = []
     for alike in data_groups(points):
@@ -78,6 +75,14 @@ def lay_out(session: Session) -> Batch:
         with session.clock("ingest"):
             parts += parts_of(session.exp, session.root, data, alike)
     return Batch(tuple(points), tuple(parts))
+
+
+def placed(session: Session, exp: Experiment) -> Experiment:
+    """The experiment with shards for its plan where workers do not see the store: K on storage is for those who do."""
+    exact = exp.plan == "auto" and exp.approximation is None
+    if exact and exp.cluster.remote and not session.store.is_shared:
+        return exp.model_copy(update={"plan": "shards"})
+    return exp
 
 
 def _check_scores(exp: Experiment, data: Ingested) -> None:

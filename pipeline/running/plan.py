@@ -8,6 +8,7 @@ from pipeline.config.schema import Experiment
 from pipeline.layout.forecast import forecast
 from pipeline.running.batch import Batch, lay_out
 from pipeline.running.clock import Clock
+from pipeline.running.provenance import products
 from pipeline.running.session import Session, check_inputs
 
 __all__ = ["foretold", "plan_of"]
@@ -43,5 +44,6 @@ def foretold(session: Session, batch: Batch, reading: float = 0.0, workers: int 
     stages = {"start": seconds["start"] + spent["start"], "ingest": spent["ingest"] - reading}
     stages |= {name: value for name, value in seconds.items() if name not in ("start", "total")}
     return found | {
-        "seconds": {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()}
+        "products": products(),
+        "seconds": {name: round(value, 3) for name, value in (stages | {"total": sum(stages.values())}).items()},
     }

@@ -9,11 +9,14 @@ import socket
 import subprocess
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 from pipeline.compute.workers import VERSION
 from pipeline.config.schema import Experiment
 from pipeline.rows.dataset import Dataset
+from svmcore.points.byte_products import is_fast
 
-__all__ = ["circumstances", "origin"]
+__all__ = ["circumstances", "origin", "products"]
 
 LIBRARIES = ("numpy", "numba", "scipy", "scikit-learn", "dask", "zarr")
 GIT_SECONDS = 5.0
@@ -39,13 +42,29 @@ def origin(exp: Experiment, dataset: Dataset) -> dict[str, Any]:
 
 
 def circumstances() -> dict[str, Any]:
-    """What may differ from run to run: `at` (UTC), `host`, `platform`, and `git` of the current folder, or None."""
+    """What may differ from run to run: `at` (UTC), `host`, `platform`, `products`, `git` of the folder or None."""
     return {
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "host": socket.gethostname(),
         "platform": platform.platform(),
+        "products": products(),
         "git": _git(),
     }
+
+
+def products() -> str:
+    """What multiplies rows in this process: the kernels that BLAS chose for the processor, and those for bytes.
+
+    Last digits may differ where these do.
+    """
+    blas = sorted(
+        {f"{i['internal_api']} {i.get('architecture', '')}".strip() for i in threadpool_info() if _is_blas(i)}
+    )
+    return ", ".join([*blas, "bytes by AVX-512 VNNI" if is_fast() else "bytes as floats"])
+
+
+def _is_blas(library: dict[str, Any]) -> bool:
+    return library["user_api"] == "blas"
 
 
 def _git() -> dict[str, Any] | None:

@@ -8,8 +8,8 @@ import numpy as np
 
 from pipeline.answers import low_rank
 from pipeline.answers.problem import ProblemTask, target_of
-from pipeline.answers.result import coefficients, doubled, read_answers
-from pipeline.compute.progress import silent
+from pipeline.answers.result import ProblemResult, doubled, read_answers
+from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kinds import evaluation
 from pipeline.kinds.base import Outputs
@@ -20,14 +20,14 @@ from pipeline.model.proved import proved_labels
 from pipeline.model.stored import save_model
 from pipeline.rows import dataset as datasets
 from pipeline.rows.drift import Summary
-from pipeline.running.batch import Batch, Counts, solve
+from pipeline.running.batch import Batch, Counts, of_one, placed, solve
 from pipeline.running.provenance import origin
 from pipeline.running.session import Session
 from pipeline.storage.files import write_json
 from svmcore.model import Model, vote
 from svmcore.solution import Status
 
-__all__ = ["Trained", "score", "scorers", "solve_and_prove"]
+__all__ = ["Trained", "assembled", "score", "solve_and_prove"]
 
 SHRINK = 10.0  # of tol, where labels are to be proved: the square of a bound shrinks nearly as much
 FINEST = 1e-7  # tol that is not gone below
@@ -49,7 +49,7 @@ class Trained:
     proved: int | None = None
 
 
-def scorers(session: Session) -> Workers | None:
+def _scorers(session: Session) -> Workers | None:
     """Who scores test rows if they are many: the session's workers, if they are others and see the dataset."""
     cluster = session.exp.cluster
     blind = cluster.remote and not session.store.is_shared
@@ -77,13 +77,48 @@ def solve_and_prove(session: Session, batch: Batch) -> tuple[Batch, Counts]:
     """Solve a batch of one point, and on until the share of test labels that the config asks for is proved.
 
     Each time with a tenth of tol, on the same K and from the last answers; the session's experiment has the last tol.
-    It ends earlier where an answer has not converged, has no duality gap, or would need a tol below 1e-7.
+    It ends earlier where an answer has not converged, has no duality gap, or would need a tol below 1e-7. Where an
+    approximation is to be polished, the exact machine is solved from its answers, and is what the experiment is then.
     """
     counts = solve(session, batch, names_of(batch))
+    approximation = session.exp.build_approximation()
+    if approximation is not None and approximation.polish:
+        batch = _exact(session, batch)
+        counts += solve(session, batch, names_of(batch))
     while session.exp.prove and session.exp.tol > SHRINK * FINEST and _lacks_proof(session, batch):
         batch = _finer(session, batch)
         counts += solve(session, batch, names_of(batch))
     return batch, counts
+
+
+def _exact(session: Session, batch: Batch) -> Batch:
+    """The same problems on K itself, each from its answer on the factor."""
+    session.exp = placed(session, session.exp.exact())
+    (part,) = batch.parts
+    one = of_one(session, part.data, session.exp)
+    pairs = zip(_tasks(one.parts[0]), _tasks(part), strict=True)
+    return _with_tasks(one, [dataclasses.replace(exact, warm=rough.fingerprint) for exact, rough in pairs])
+
+
+def _with_tasks(batch: Batch, tasks: list[ProblemTask]) -> Batch:
+    """A batch of one point with other tasks."""
+    (part,) = batch.parts
+    ((index, _),) = part.tasks.items()
+    return dataclasses.replace(batch, parts=(dataclasses.replace(part, tasks={index: [tasks]}),))
+
+
+def assembled(
+    session: Session,
+    dataset: Any,
+    part: Part,
+    tasks: Sequence[ProblemTask],
+    results: Sequence[ProblemResult],
+    progress: Progress = silent,
+) -> tuple[Model, Any, Any]:
+    """The model of answers, the merged rows (m,) that support it, and its decision values (n_test, k)."""
+    model, support = scoring.assemble(dataset, part.plan.kernel, tasks, results)
+    recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks, model, support)
+    return model, support, decisions.decide_test_rows(dataset, model, progress, _scorers(session), recipe)
 
 
 def _lacks_proof(session: Session, batch: Batch) -> bool:
@@ -94,9 +129,7 @@ def _lacks_proof(session: Session, batch: Batch) -> bool:
     if not dataset.n_test or any(result.status != Status.CONVERGED for result in results):
         return False
     with session.clock("score"):
-        model, support = scoring.assemble(dataset, part.plan.kernel, tasks, results)
-        recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks, model, support)
-        tested = decisions.decide_test_rows(dataset, model, silent, scorers(session), recipe)
+        model, _, tested = assembled(session, dataset, part, tasks, results)
         proved = proved_labels(dataset, model, tasks, results, tested)
     return proved is not None and proved < session.exp.prove * dataset.n_test
 
@@ -105,11 +138,10 @@ def _finer(session: Session, batch: Batch) -> Batch:
     """The same problems with a smaller tol, each from its last answer."""
     changed = {"tol": session.exp.tol / SHRINK}
     session.exp = session.exp.model_copy(update={"solver": session.exp.solver | changed})
-    (part,) = batch.parts
-    ((index, _),) = part.tasks.items()
-    after = [dataclasses.replace(t, solver=t.solver | changed, warm=t.fingerprint) for t in _tasks(part)]
+    before = _tasks(batch.parts[0])
+    after = [dataclasses.replace(t, solver=t.solver | changed, warm=t.fingerprint) for t in before]
     points = tuple(dataclasses.replace(point, exp=session.exp) for point in batch.points)
-    return Batch(points, (dataclasses.replace(part, tasks={index: [after]}),))
+    return _with_tasks(dataclasses.replace(batch, points=points), after)
 
 
 def score(session: Session, batch: Batch) -> Trained:
@@ -124,12 +156,10 @@ def score(session: Session, batch: Batch) -> Trained:
         if part.plan.approximation is not None:
             judged = low_rank.proved(dataset, kernel, tasks, results)
             results, decision, bounds = judged.results, judged.decision, judged.bounds
-        model, support = scoring.assemble(dataset, kernel, tasks, results)
+        model, support, tested = assembled(session, dataset, part, tasks, results, session.progress)
         per_class = scoring.class_entries(labels, results, model)
         for entry, bound in zip(per_class, bounds, strict=False):
             entry["exact"] = dataclasses.asdict(bound)
-        recipe = decisions.Recipe.of(dataset, kernel, tasks, model, support)
-        tested = decisions.decide_test_rows(dataset, model, session.progress, scorers(session), recipe)
         found = scoring.evaluation_of(dataset, model, decision, tested)
         found |= {"history": evaluation.curves(labels, [r.history for r in results]), "tol": session.exp.tol}
         found |= _row_by_row(dataset, model, tested)
@@ -144,7 +174,7 @@ def score(session: Session, batch: Batch) -> Trained:
             entry | ({"doubled": both} if (both := doubled(result)) else {})
             for entry, result in zip(metadata["per_class"], results, strict=True)
         ]
-        alpha = np.array([coefficients(result, support) for result in results]) if bounds else None
+        alpha = np.array([result.part.coefficients(support) for result in results]) if bounds else None
         parts = model, dataset.scaling, support, metadata, dataset.schema, Summary.of(dataset), alpha
         save_model(session.folder / "model.zarr", *parts)
     return trained

@@ -5,18 +5,15 @@ import functools
 from typing import Any
 
 from pipeline.answers.result import read_answers
-from pipeline.compute.progress import silent
 from pipeline.config.schema import Experiment
 from pipeline.config.sections import Sweep
 from pipeline.kinds.base import Outputs
 from pipeline.layout.parts import Part
 from pipeline.layout.sweep import Point
-from pipeline.model import assemble as scoring
-from pipeline.model import decisions
 from pipeline.model.leaderboard import Entry, cross_validated, entry_of, ranked, results_csv
 from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch, Counts, of_one
-from pipeline.running.score import Trained, score, scorers, solve_and_prove
+from pipeline.running.score import Trained, assembled, score, solve_and_prove
 from pipeline.running.session import Session
 
 __all__ = ["rank", "refit", "scored_on", "sweep_of"]
@@ -47,9 +44,7 @@ def _entry(session: Session, dataset: Any, part: Part, point: Point) -> Entry:
     if tasks[0][0].fold is not None or not dataset.n_test:
         return cross_validated(dataset, point.index, point.params, tasks, names)
     results, _ = read_answers(tasks[0])
-    model, support = scoring.assemble(dataset, part.plan.kernel, tasks[0], results)
-    recipe = decisions.Recipe.of(dataset, part.plan.kernel, tasks[0], model, support)
-    tested = decisions.decide_test_rows(dataset, model, silent, scorers(session), recipe)
+    model, _, tested = assembled(session, dataset, part, tasks[0], results)
     scores = dataset.kind.scored(
         names, Outputs(dataset.test_targets(), tested, dataset.classes, model.scheme, None, model.sigmoids)
     )

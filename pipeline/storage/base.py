@@ -8,7 +8,7 @@ import abc
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from pipeline.storage.leases import LeaseLost, owned_folder, told_when_lost
 __all__ = ["DRAFTS", "Store", "drafting"]
 
 DRAFTS = ".drafts"  # folder of the runs that are being written
+METRICS = "metrics.json"
+READERS = 16  # requests at a time: a bucket answers each in tens of milliseconds
 
 
 class Store(abc.ABC):
@@ -40,6 +42,17 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def get_bytes(self, key: str) -> bytes:
         """Read what stands at `key`; FileNotFoundError if nothing does."""
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Read several keys, some at a time: (key, bytes) in their order, without those where nothing stands."""
+        with ThreadPoolExecutor(READERS) as pool:
+            yield from (found for found in pool.map(self._found, keys) if found)
+
+    def _found(self, key: str) -> tuple[str, bytes] | None:
+        try:
+            return key, self.get_bytes(key)
+        except FileNotFoundError:
+            return None
 
     @abc.abstractmethod
     def create_bytes(self, key: str, data: bytes) -> bool:
@@ -103,16 +116,17 @@ class Store(abc.ABC):
 
     def runs(self) -> list[dict[str, Any]]:
         """Metrics of every published run, each with its `score`: best first, the newest first among equals."""
-        with ThreadPoolExecutor(8) as pool:
-            found = [run for run in pool.map(self._metrics, self.run_folders()) if run]
+        texts = self.get_many(f"{key}/{METRICS}" for key in self.run_folders())
+        found = [run for key, text in texts if (run := _metrics(key.removesuffix(f"/{METRICS}"), text))]
         found.sort(key=lambda run: run["key"].rpartition("/")[2], reverse=True)
         found = [run | {"score": _score(run)} for run in found]
         return sorted(found, key=lambda run: (run["score"] is not None, run["score"] or 0.0), reverse=True)
 
-    def _metrics(self, key: str) -> dict[str, Any]:
-        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-            return {"key": key, **json.loads(self.get_bytes(f"{key}/metrics.json"))}
-        return {}
+
+def _metrics(key: str, text: bytes) -> dict[str, Any]:
+    with contextlib.suppress(json.JSONDecodeError):
+        return {"key": key, **json.loads(text)}
+    return {}
 
 
 @contextlib.contextmanager

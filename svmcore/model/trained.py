@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +19,7 @@ from svmcore.runtime.threads import one_blas_thread, split_range
 from svmcore.solution import Solution
 from svmcore.tasks.base import Answers, Task
 
-__all__ = ["Model", "assemble"]
+__all__ = ["Model", "Part", "assemble", "model_of", "support_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -140,6 +141,58 @@ class Model:
             return np.asarray(self.coef @ self.support_vectors)
 
 
+class Part(NamedTuple):
+    """One problem of a model: f(x) = (sum over its rows of beta K(row, x) + bias) / scale; a row may come twice."""
+
+    rows: Floats
+    beta: Floats
+    bias: float
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, coef: Floats, bias: float, scale: float = 1.0) -> "Part":
+        """From a coefficient (n,) of every row."""
+        rows = np.flatnonzero(coef)
+        return cls(rows, coef[rows], bias, scale)
+
+    def coefficients(self, support: Floats) -> Floats:
+        """Coefficients (len(support),) in the model whose rows, ascending, are `support`; its own are among them."""
+        at = np.searchsorted(support, self.rows)
+        return np.bincount(at, weights=self.beta, minlength=len(support)) / self.scale
+
+
+def support_of(parts: Sequence[Part]) -> Floats:
+    """Rows (m,) that support any of the problems, ascending."""
+    return np.unique(np.concatenate([part.rows for part in parts]))
+
+
+def model_of(
+    kernel: Kernel,
+    vectors: Callable[[Floats], Rows],
+    parts: Sequence[Part],
+    classes: Floats,
+    scheme: str = "ovr",
+    machine: str = "svc",
+    sigmoids: Floats | None = None,
+) -> tuple[Model, Floats]:
+    """One `Model` from the answers of all problems on the same rows.
+
+    Parameters
+    ----------
+    vectors
+        Gives the support vectors at rows (m,), ascending.
+
+    Returns
+    -------
+    (Model, support)
+        `support` (m,): which rows are its support vectors.
+    """
+    support = support_of(parts)
+    coef = np.array([part.coefficients(support) for part in parts])
+    bias = np.array([part.bias / part.scale for part in parts])
+    return Model(kernel, vectors(support), coef, bias, np.asarray(classes), scheme, machine, sigmoids), support
+
+
 def assemble(
     kernel: Kernel,
     X: Rows,
@@ -147,15 +200,9 @@ def assemble(
     classes: Floats,
     scheme: str = "ovr",
 ) -> tuple[Model, Floats]:
-    """One `Model` from the solutions of all binary problems on the same rows `X` (n, p).
+    """As `model_of`, from the solutions of classifiers on rows `X` (n, p), or on a K (n, n) that was given."""
 
-    Returns
-    -------
-    (Model, support)
-        `support` (m,): which rows of `X` became support vectors, ascending.
-    """
-    coef = np.array([s.beta for s in solutions])
-    support = np.flatnonzero((coef != 0).any(axis=0))
-    rows = Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
-    bias = np.array([s.bias for s in solutions])
-    return Model(kernel, rows, coef[:, support], bias, np.asarray(classes), scheme), support
+    def vectors(support: Floats) -> Rows:
+        return Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
+
+    return model_of(kernel, vectors, [Part.of(s.beta, s.bias) for s in solutions], classes, scheme)

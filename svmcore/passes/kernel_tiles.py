@@ -23,7 +23,7 @@ from svmcore.points.fine import products_of, scales_of
 
 __all__ = ["GRAIN", "Blocks", "Distances", "FineProducts", "Products", "Tiles"]
 
-GRAIN = 8 * COLUMNS  # rows of a range: whole tiles of byte products
+GRAIN = 4 * COLUMNS  # rows of a range: whole tiles of byte products
 ROWS, WIDTH = 384, 480  # of a tile of numbers, 1.5 MB of float64: whole tiles of byte products, as `GRAIN`
 
 

@@ -12,8 +12,11 @@ from scipy import sparse
 
 from svmcore.points.prepared import Floats, Rows
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
 
 __all__ = ["Merged", "merge_rows", "row_hash"]
+
+ENTRIES = 1 << 19  # of the rows that are hashed at a time
 
 
 class Merged(NamedTuple):
@@ -37,10 +40,14 @@ def row_hash(X: Rows) -> Floats:
         bits = X.data.astype(np.float64).view(np.uint64)
         return _hash_csr(bits, X.indices, X.indptr)
     out = np.empty((X.shape[0], 2), np.uint64)
-    step = max(1, (1 << 19) // max(1, X.shape[1]))
-    for start in range(0, X.shape[0], step):
-        bits = np.ascontiguousarray(X[start : start + step], dtype=np.float64).view(np.uint64)
-        out[start : start + step] = _hash_dense(bits)
+    step = max(1, ENTRIES // max(1, X.shape[1]))
+
+    def part(lo: int, hi: int) -> None:
+        for start in range(lo, hi, step):
+            some = slice(start, min(start + step, hi))
+            out[some] = _hash_dense(np.ascontiguousarray(X[some], dtype=np.float64).view(np.uint64))
+
+    split_range(len(out), part, least=step)
     return out
 
 

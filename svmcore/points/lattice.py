@@ -106,7 +106,8 @@ def encode(X: Any) -> tuple[Any, Codes] | None:
     gap = _smallest_gap(X[:: max(1, n // SAMPLE)][:SAMPLE]) if n > 0 and 0 < p <= MOST_FEATURES else 0.0
     if gap == 0.0:
         return None
-    least, most = X.min(axis=0).astype(np.float64), X.max(axis=0)
+    least, most = _ends(X)
+    least = least.astype(np.float64)
     for corner in (np.full(p, least.min()), least):
         span = float((most - corner).max())
         if 0.5 < span / gap < LEVELS + 0.5:
@@ -139,12 +140,26 @@ def encode_alike(X: Any, corner: Any, like: Codes) -> Codes | None:
     True
     """
     n, p = X.shape
-    least, most = X.min(axis=0, initial=np.inf) - corner, X.max(axis=0, initial=-np.inf) - corner
-    if n and not ((least > -0.5 * like.step).all() and (most < (LEVELS + 0.5) * like.step).all()):
-        return None
     written = np.zeros((n, -(-p // 4) * 4), np.uint8)
-    missed = _encode(X, corner, like.step, like.deviation, written) if n else 0.0
-    return Codes(written, p, like.step, like.deviation, like.exact) if missed <= like.deviation else None
+    found = Codes(written, p, like.step, like.deviation, like.exact)
+    if n == 0:
+        return found
+    least, most = (ends - corner for ends in _ends(X))
+    if not ((least > -0.5 * like.step).all() and (most < (LEVELS + 0.5) * like.step).all()):
+        return None
+    return found if _encode(X, corner, like.step, like.deviation, written) <= like.deviation else None
+
+
+def _ends(X: Any) -> tuple[Any, Any]:
+    """The least and the largest value (p,) of each feature of at least one row."""
+    least, most = [], []
+
+    def part(lo: int, hi: int) -> None:
+        least.append(X[lo:hi].min(axis=0))
+        most.append(X[lo:hi].max(axis=0))
+
+    split_range(len(X), part, least=1024)
+    return np.min(least, axis=0), np.max(most, axis=0)
 
 
 def _smallest_gap(sample: Any) -> float:

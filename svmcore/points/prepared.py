@@ -22,7 +22,7 @@ from svmcore.points.byte_products import is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
 from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
 from svmcore.runtime.compiled import njit
-from svmcore.runtime.threads import one_blas_thread, split_range
+from svmcore.runtime.threads import split_range
 
 __all__ = ["Extent", "Floats", "Moments", "Points", "Rows", "check_fit", "inner_products"]
 
@@ -148,13 +148,10 @@ class Points:
         return cls._prepare_dense(X, centre, dtype)
 
     @classmethod
-    @one_blas_thread()
     def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
         moments = _empty_moments(len(codes.bytes), centre)
-        step = max(1, (1 << 17) // max(1, codes.n_features))
-        for start in range(0, len(codes.bytes), step):
-            rows = slice(start, start + step)
-            _write_moments(moments, rows, codes[rows].decoded(), centre)
+        keep = lambda rows: _write_moments(moments, rows, codes[rows].decoded(), centre)  # noqa: E731
+        _each_part(*codes.shape, keep)
         return cls(codes, moments, centre)
 
     @classmethod
@@ -290,15 +287,19 @@ def _empty_moments(n: int, centre: Floats) -> Moments:
 
 
 def _each_centred(X: Floats, centre: Floats, use: Callable[[slice, Floats], None]) -> None:
-    """Give the rows about the centre to `use`, in float64 and in steps of the same rows on any number of threads."""
-    step = max(1, (1 << 20) // max(1, X.shape[1] * 8))  # 1 MB of float64 at a time stays in cache
+    """Give the rows about the centre to `use`, in float64 and part by part."""
+    _each_part(len(X), X.shape[1], lambda rows: use(rows, X[rows] - centre))
+
+
+def _each_part(n: int, p: int, use: Callable[[slice], None]) -> None:
+    """Give `use` all rows, in steps of the same rows on any number of threads."""
+    step = max(1, (1 << 20) // max(1, p * 8))  # 1 MB of float64 at a time stays in cache
 
     def part(first: int, last: int) -> None:
         for start in range(first * step, last * step, step):
-            rows = slice(start, start + step)
-            use(rows, X[rows] - centre)
+            use(slice(start, start + step))
 
-    split_range(-(-len(X) // step), part, least=4)
+    split_range(-(-n // step), part, least=4)
 
 
 def _write_moments(moments: Moments, rows: slice, centred: Floats, centre: Floats) -> None:
@@ -320,7 +321,11 @@ def _density(X: Rows) -> float:
     size = X.shape[0] * X.shape[1]
     if size == 0:
         return 0.0 if sparse.issparse(X) else 1.0
-    return (X.nnz if sparse.issparse(X) else np.count_nonzero(X)) / size
+    if sparse.issparse(X):
+        return X.nnz / size
+    found: list[int] = []
+    _each_part(X.shape[0], X.shape[1], lambda rows: found.append(int(np.count_nonzero(X[rows]))))
+    return sum(found) / size
 
 
 def _may_be_dense(X: Rows) -> bool:

@@ -28,17 +28,22 @@ def cached(source: Source, limit_bytes: int) -> CachedColumns:
     return CachedColumns(source, limit_bytes, None, min(limit_bytes // 4, SMO.square_bytes(source.n, source.dtype)))
 
 
-def choose_plan(n: int, p: int, dtype: DTypeLike, cache_bytes: int, n_problems: int) -> Plan:
-    """Plan for `n_problems` on the same n rows of p features, from bytes and shape.
+def choose_plan(n: int, dtype: DTypeLike, budget: int, n_problems: int = SHARERS, small: int = 0) -> Plan:
+    """Plan for `n_problems` on the same n rows: the only place that weighs a K against a budget of bytes.
 
     The whole K costs n^2 / 2 evaluations; the columns of one problem cost n times its support vectors, rarely more
     than a third of the rows. Several problems together want nearly all of them, and a K in memory serves them at once.
+    So does one on storage, which runs to come find again: `n_problems` are many there.
 
-    >>> choose_plan(1_797, 64, np.float32, 200 << 20, 10), choose_plan(20_000, 784, np.float32, 2 << 30, 1)
+    Parameters
+    ----------
+    small
+        Bytes up to which K is held for any number of problems, whatever the budget.
+
+    >>> choose_plan(1_797, np.float32, 200 << 20, 10), choose_plan(20_000, np.float32, 2 << 30, 1)
     ('resident', 'columns')
-    >>> choose_plan(10_000, 784, np.float32, 2 << 30, 10), choose_plan(60_000, 784, np.float32, 2 << 30, 10)
+    >>> choose_plan(10_000, np.float32, 2 << 30), choose_plan(60_000, np.float32, 2 << 30)
     ('resident', 'columns')
     """
-    n_bytes = n * n * np.dtype(dtype).itemsize
-    shared = n_problems >= SHARERS and n_bytes <= cache_bytes
-    return "resident" if shared or n_bytes <= SMALL_BYTES else "columns"
+    budget = budget if n_problems >= SHARERS else 0
+    return "resident" if n * n * np.dtype(dtype).itemsize <= max(budget, small) else "columns"

@@ -14,7 +14,7 @@ from svmcore.errors import InvalidProblem
 from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
-from svmcore.model import Model, Target, targets
+from svmcore.model import Part, Target, model_of, targets
 from svmcore.model.left_out import told_without
 from svmcore.model.probability import fit_sigmoid
 from svmcore.monitor import Monitor
@@ -30,7 +30,7 @@ from svmcore.train.control import Control
 from svmcore.train.copies import Copies
 from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
-from svmcore.train.plan import Plan, cached, choose_plan
+from svmcore.train.plan import SMALL_BYTES, Plan, cached, choose_plan
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
 
@@ -172,7 +172,7 @@ class Work:
         return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
 
     def _plan(self, n: int, n_problems: int) -> Plan:
-        return choose_plan(n, self.distinct.n_features, self.dtype, self.recipe.cache_bytes, n_problems)
+        return choose_plan(n, self.dtype, self.recipe.cache_bytes, n_problems, SMALL_BYTES)
 
     def solve(self) -> None:
         """Solve all problems, each a chain of its own."""
@@ -252,18 +252,20 @@ class Work:
     def training(self, n_rows: int) -> Training:
         """Keep the support vectors, and give every copy of a row its share; `n_rows` of a K that was given."""
         distinct, recipe = self.distinct, self.recipe
-        used = np.flatnonzero((self.coef != 0).any(axis=0))
-        if isinstance(recipe.kernel, Precomputed):
-            vectors = Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
-        else:
-            vectors = distinct.take(used)
+
+        def vectors(used: Floats) -> Rows:
+            if isinstance(recipe.kernel, Precomputed):
+                return Precomputed.units(distinct.kept[distinct.merged.first[used]], n_rows)
+            return distinct.take(used)
+
         scale = np.array([answer.scale for answer in self.answers])
-        bias = np.array([answer.bias for answer in self.answers]) / scale
+        told = [Part.of(coef, each.bias, each.scale) for coef, each in zip(self.coef, self.answers, strict=True)]
         labels = self.classes if recipe.task.answers == "labels" else np.empty(0)
-        coef = self.coef[:, used] / scale[:, None]
+        about = recipe.scheme, recipe.task.name, self._sigmoids()
+        model, used = model_of(recipe.kernel, vectors, told, labels, *about)
         support, parts, vector = self.copies.split(self.coef, scale, used)
         return Training(
-            model=Model(recipe.kernel, vectors, coef, bias, labels, recipe.scheme, recipe.task.name, self._sigmoids()),
+            model=model,
             targets=tuple(self.goals),
             solutions=tuple(self.solutions),
             answers=tuple(self.answers),

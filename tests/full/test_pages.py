@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from pipeline import run
+from pipeline.report.comparison import write_comparison
 
 pytestmark = pytest.mark.full
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `full`")
@@ -51,7 +52,8 @@ def store(tmp_path_factory):
         "inside": base | {"name": "odd", "task": "one-class", "nu": 0.1, "data": {"source": "sklearn:wine"}},
     }
     found = {name: Path(run(config)["run"]) / "report.html" for name, config in configs.items()}
-    return found | {"index": folder / "runs" / "index.html"}
+    write_comparison(found["first"].parent, found["failed"].parent, folder / "comparison.html")
+    return found | {"index": folder / "runs" / "index.html", "comparison": folder / "comparison.html"}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def opened(browser, store):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["failed", "batch", "digits", "values", "inside", "index"])
+@pytest.mark.parametrize("name", ["failed", "batch", "digits", "values", "inside", "index", "comparison"])
 def test_page__has_no_finding_of_axe_and_fits(opened, name, scheme, size):
     page = opened(name, size, scheme)
     found = axe_module.Axe().run(page).response
@@ -158,6 +160,21 @@ def test_figure__tells_the_value_under_the_pointer_and_by_the_keyboard(opened):
     assert figure.locator(".tip").inner_text().endswith(f"false positive rate {x:g}, true positive rate {y:g}")
 
 
+def test_comparison__is_sorted_and_points_at_both_curves(opened):
+    page = opened("comparison")
+    region, names = column(page, "Scores and costs", "what")
+    region.get_by_role("button", name="change").click()
+    change = [float(text.split()[0]) for text in column(page, "Scores and costs", "change")[1]]
+    assert change == sorted(change)
+    assert column(page, "Scores and costs", "what")[1] != names
+    figure = page.locator("figure[aria-labelledby=h-roc]")
+    figure.focus()
+    page.keyboard.press("ArrowRight")
+    assert figure.locator(".tip").inner_text().startswith("A, ")
+    page.keyboard.press("ArrowDown")
+    assert figure.locator(".tip").inner_text().startswith("B, ")
+
+
 def test_threshold__starts_with_the_model_and_moves(opened, store):
     page = opened("batch")
     box = page.locator(".threshold")
@@ -181,9 +198,12 @@ def test_neighbours__are_reached_by_their_links(opened, store):
     assert page.url == store["index"].as_uri()
     page.get_by_role("link", name=store["batch"].parent.name, exact=True).first.click()
     assert page.url == store["batch"].as_uri()
+    page = opened("comparison")
+    page.get_by_role("link", name=store["failed"].parent.name).click()
+    assert page.url == store["failed"].as_uri()
 
 
-@pytest.mark.parametrize("name", ["failed", "batch", "digits", "values", "inside", "index"])
+@pytest.mark.parametrize("name", ["failed", "batch", "digits", "values", "inside", "index", "comparison"])
 def test_page__is_whole_without_its_script_and_on_paper(browser, store, name):
     page = browser.new_page(java_script_enabled=False, viewport={"width": 800, "height": 1000})
     page.goto(store[name].as_uri())

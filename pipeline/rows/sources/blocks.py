@@ -72,7 +72,15 @@ class Source(ABC):
 
 
 class StoredSource(Source):
-    """Rows that lie somewhere: a dataset that was made of them is found again by their bytes."""
+    """Rows that lie somewhere: a dataset that was made of them is found again by their bytes.
+
+    Attributes
+    ----------
+    digest_read
+        Sha256 of the bytes that `blocks` has made rows of, where it reads them in order.
+    """
+
+    digest_read: str | None = None
 
     def digest(self) -> str:
         """Sha256 of the file as it is stored."""

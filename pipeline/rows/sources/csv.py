@@ -74,6 +74,7 @@ class CsvSource(StoredSource):
                 yield block
         if not rows:
             raise self.fail("holds no rows; give a table with at least one line of numbers and a label")
+        self.digest_read = lines.digest
 
     # ---- what the first lines tell ----
     def _detect(self) -> Columns:

@@ -46,6 +46,7 @@ class LibsvmSource(StoredSource):
                 yield self._block(parsed, text, first_line)
         if not rows:
             raise self.fail("holds no rows; give a file with at least one line 'label index:value ...'")
+        self.digest_read = lines.digest
         if self.base is None:
             self.base = 0 if saw_zero else 1
 

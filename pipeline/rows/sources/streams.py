@@ -127,12 +127,33 @@ def _decompressed(raw: BinaryIO, url: str) -> BinaryIO:
     return cast(BinaryIO, bz2.BZ2File(raw)) if url.endswith(".bz2") else raw
 
 
+class _Heard:
+    """A stream that is read in order, and the sha256 of what was read."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw, self.hash, self.tell = raw, hashlib.sha256(), raw.tell
+
+    def read(self, size: int) -> bytes:
+        data = self.raw.read(size)
+        self.hash.update(data)
+        return data
+
+    def whole(self) -> str:
+        """Read what is left, and tell."""
+        while self.read(READ_BYTES):
+            pass
+        return self.hash.hexdigest()
+
+
 class LineBlocks:
     """The lines of a text file in blocks of about `block_bytes`, each ending at a line's end.
 
     Iterating gives `(text, first_line)`: the bytes of whole lines and the number of the first one, counted from 1.
-    `done` and `total` are bytes of the stored file, for progress. Memory is one block and the longest line.
+    `done` and `total` are bytes of the stored file, for progress; `digest` is the sha256 of all that was read, at the
+    end. Memory is one block and the longest line.
     """
+
+    digest: str | None = None
 
     def __init__(self, url: str, block_bytes: int) -> None:
         self.url = url
@@ -145,7 +166,8 @@ class LineBlocks:
         with open_bytes(self.url) as raw:
             self.total = raw.seek(0, io.SEEK_END)
             raw.seek(0)
-            for chunk in self._chunks(raw):
+            heard = _Heard(raw)
+            for chunk in self._chunks(heard):
                 end = chunk.rfind(b"\n") + 1
                 if not end:
                     rest += chunk
@@ -157,12 +179,13 @@ class LineBlocks:
                 block, rest = rest + chunk[:end], chunk[end:]
                 yield block, first_line
                 first_line += block.count(b"\n")
+            self.digest = heard.whole()
         if rest:
             yield rest, first_line
 
-    def _chunks(self, raw: BinaryIO) -> Iterator[bytes]:
+    def _chunks(self, raw: "_Heard") -> Iterator[bytes]:
         """Yield decompressed chunks of `block_bytes`, without a byte order mark; a broken archive is an InputError."""
-        stream = _decompressed(raw, self.url)
+        stream = _decompressed(cast(BinaryIO, raw), self.url)
         read: Callable[[int], bytes] = stream.read
         start, becomes = True, 0
         while True:
@@ -178,7 +201,7 @@ class LineBlocks:
             if not chunk:
                 return
             becomes += len(chunk)
-            if stream is not raw:
+            if self.url.endswith(COMPRESSED):
                 check_expansion(self.url, "this archive", becomes, self.total)
             self.done = min(raw.tell(), self.total)
             yield chunk.removeprefix(b"\xef\xbb\xbf") if start else chunk

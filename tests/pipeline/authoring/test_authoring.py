@@ -1,7 +1,10 @@
 """Configs that are written for the user: from data, resolved with origins, and checked by a schema."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -9,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from flows.cli import main
+from flows.cli import app, main
 from pipeline.authoring.json_schema import json_schema
 from pipeline.config import yaml12
 from pipeline.config.load import load_experiment
@@ -179,3 +182,28 @@ def test_version_and_help__are_told(capsys):
     for argv in (["-h"], ["run", "-h"], ["runs", "--help"]):
         assert main(argv) == 0
         assert "Usage" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [command.name or command.callback.__name__ for command in app.registered_commands])
+def test_help__has_an_example_whose_options_exist(command, capsys):
+    assert main([command, "-h"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    example = re.search(rf"Example: (marginflow {command}\b.*?) ?(?:$|,|\.? Options|Arguments|Usage)", told)
+    assert example, told
+    for option in re.findall(r"(?<!\S)--[a-z-]+", example[1]):
+        assert option in told.replace(example[1], "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion__names_the_commands(shell, tmp_path):
+    """What a shell asks of the program when one presses Tab after `marginflow pro`."""
+    asked = {
+        "bash": {"COMP_WORDS": "marginflow pro", "COMP_CWORD": "1"},
+        "zsh": {"_TYPER_COMPLETE_ARGS": "marginflow pro"},
+        "fish": {"_TYPER_COMPLETE_ARGS": "marginflow pro", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    env = os.environ | asked | {"_MARGINFLOW_COMPLETE": f"complete_{shell}"}
+    code = "import sys; sys.argv = ['marginflow']; from flows.cli import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert "promote" in done.stdout
+    assert "prune" not in done.stdout

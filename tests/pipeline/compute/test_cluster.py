@@ -233,6 +233,34 @@ def test_factory__builds_the_cluster_it_names():
         assert dict(workers.map(abs, [-3])) == {0: 3}
 
 
+def test_factory__adapts_to_the_work_between_two_bounds():
+    kwargs = {"n_workers": 0, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    config = {"kind": "factory", "factory": "distributed.LocalCluster", "kwargs": kwargs}
+    with open_workers({**config, "workers": {"minimum": 1, "maximum": 3}}) as workers:
+        assert len(workers.addresses()) == 1
+        most = max(len(workers.addresses()) for _ in workers.map(time.sleep, [0.5] * 40))
+        assert 1 < most <= 3
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ({"kind": "local", "workers": {"maximum": 3}}, "belongs to cluster.kind factory, given local"),
+        (
+            {"kind": "factory", "factory": "dask_jobqueue.SLURMCluster", "workers": {"minimum": 4, "maximum": 3}},
+            "no larger",
+        ),
+        (
+            {"kind": "factory", "factory": "dask_jobqueue.SLURMCluster", "workers": {"minimum": 0, "maximum": 3}},
+            "positive",
+        ),
+    ],
+)
+def test_workers__between_bounds_that_cannot_be(cluster, message):
+    with pytest.raises(InputError, match=message):
+        load_experiment({"data": {"source": "sklearn:iris"}, "cluster": cluster})
+
+
 def test_map__a_lost_scheduler_ends_the_work_with_one_sentence():
     from distributed import LocalCluster
 

@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,11 @@ import psutil
 import pytest
 
 from pipeline import run
+from pipeline.compute.workers import ClusterLost
+from pipeline.config import yaml12
+from pipeline.config.load import load_experiment
+from pipeline.running.run import execute
+from pipeline.running.session import check_inputs
 
 BIN = Path(sys.executable).parent
 NETWORK = "10.77.83"
@@ -117,14 +123,18 @@ def test_address__over_tls_gives_the_bytes_of_inline(batch, inline, tmp_path):
 
 
 @pytest.mark.full  # the scheduler listens on the host's outer address, which not every sandbox lets itself reach
-def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_path):
-    """Its jobs are shell scripts, as on a batch system; they end with the run."""
+@pytest.mark.parametrize("tls", [False, True])
+def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_path, tls):
+    """Its jobs are shell scripts, as on a batch system; they end with the run, which it may encrypt."""
     if importlib.util.find_spec("dask_jobqueue") is None:  # importing it here would take Ctrl-C from pytest
         pytest.skip("dask_jobqueue is not installed")
     kwargs = {"cores": 1, "memory": "1GiB", "local_directory": str(tmp_path), "log_directory": str(tmp_path)}
     kwargs |= {"python": sys.executable, "scheduler_options": {"dashboard_address": "127.0.0.1:0"}}
     cluster = {"kind": "factory", "factory": "dask_jobqueue.local.LocalCluster", "workers": 2, "kwargs": kwargs}
-    cluster |= {"insecure": True}
+    if tls:
+        kwargs |= {"security": True, "shared_temp_directory": str(tmp_path)}
+    else:
+        cluster |= {"insecure": True}
     assert answer(run_elsewhere([], batch, cluster, tmp_path)) == inline
     left = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
     assert not psutil.wait_procs(left, timeout=10)[1]
@@ -132,24 +142,30 @@ def test_factory__of_dask_jobqueue_gives_the_bytes_of_inline(batch, inline, tmp_
 
 @pytest.mark.full
 def test_scheduler__that_is_killed_and_started_again_costs_what_was_in_flight(batch, inline, tmp_path):
+    """It is back when the run has given the connection up: Dask's own attempts to connect again do not help here."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    at = ["--host", "127.0.0.1", "--port", str(port)]
-    address = f"tcp://127.0.0.1:{port}"
-    cluster = {"kind": "address", "address": address, "insecure": True}
+    at, told = ["--host", "127.0.0.1", "--port", str(port)], []
+    cluster = {"kind": "address", "address": f"tcp://127.0.0.1:{port}", "insecure": True}
+    exp = load_experiment(batch | {"cluster": cluster})
     with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
-        (tmp_path / "first").mkdir()
-        (tmp_path / "second").mkdir()
+        for name in ("first", "second"):
+            (tmp_path / name).mkdir()
         first.enter_context(dask_processes(tmp_path / "first", at))
 
-        def restart(stage, done, total, **info):
-            if stage == "solve" and done >= 4 and not list((tmp_path / "second").iterdir()):
+        def kill(stage, done, total, **info):
+            if stage == "solve" and done >= 4:
                 first.close()
+
+        def restart(name, state, error=None):
+            if state == "retrying":
+                told.append((name, type(error)))
                 second.enter_context(dask_processes(tmp_path / "second", at))
 
-        found = run(batch | {"cluster": cluster}, store=tmp_path / "runs", progress=restart)
-        assert list((tmp_path / "second").iterdir())
+        found = execute(exp, check_inputs(exp, str(tmp_path / "runs")), kill, restart)
+    assert told == [("solve", ClusterLost)]
+    assert found["problems"]["reused"] >= 4
     assert answer(found) == inline
 
 
@@ -202,3 +218,20 @@ def test_address__of_another_host_gives_the_bytes_of_inline(batch, inline, tmp_p
         assert NETWORK in cluster["address"]
         found = run_elsewhere(here, batch, cluster, tmp_path)
     assert answer(found) == inline
+
+
+def test_page__its_configs_load_and_its_slurm_jobs_ask_for_what_they_say():
+    """The script of a job is made by dask_jobqueue, without SLURM, in a process that may lose its Ctrl-C."""
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+    blocks = re.findall(r"^```yaml\n(data:.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    clusters = [load_experiment(yaml12.parse(block)).cluster for block in blocks]
+    assert [cluster.factory.rpartition(".")[2] for cluster in clusters] == ["SLURMCluster", "KubeCluster"]
+    script = "import json, sys; from dask_jobqueue import SLURMCluster as S"
+    script += "; print(S(scheduler_options={'dashboard_address': ':0'}, **json.loads(sys.argv[1])).job_script())"
+    kwargs = {key: value for key, value in clusters[0].kwargs.items() if "security" not in key and "temp" not in key}
+    found = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(kwargs)], capture_output=True, text=True, check=True
+    )
+    assert all(
+        line in found.stdout for line in ("#SBATCH -p batch", "#SBATCH -t 02:00:00", "--cpus-per-task=1", "--mem=4G")
+    )

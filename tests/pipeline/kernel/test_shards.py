@@ -10,7 +10,7 @@ import pytest
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import ClusterLost, InlineWorkers
 from pipeline.config.load import load_experiment
-from pipeline.kernel.choose import choose_plan, plan_kernel
+from pipeline.kernel.choose import asked_or_chosen, plan_kernel
 from pipeline.kernel.columns import computed_columns
 from pipeline.kernel.shards import columns_bytes, open_shards
 from pipeline.rows.dataset import ingest
@@ -145,7 +145,7 @@ def test_shards__of_a_cluster_that_is_lost_ask_nobody_any_more(exp, data):
 def test_plan__that_cannot_be_is_refused(exp, data, more, error):
     given = load_experiment(exp.to_dict() | more)
     with pytest.raises(InputError, match=error):
-        choose_plan(given, data, 4)
+        asked_or_chosen(given, data, np.float32)
 
 
 def test_plan__is_chosen_by_where_workers_are_and_what_fits(exp, data):
@@ -153,7 +153,7 @@ def test_plan__is_chosen_by_where_workers_are_and_what_fits(exp, data):
     small = {"limit": "1MB"}
 
     def chosen(**keys):
-        return choose_plan(load_experiment(exp.to_dict() | {"plan": "auto"} | keys), data, 4)
+        return asked_or_chosen(load_experiment(exp.to_dict() | {"plan": "auto"} | keys), data, np.float32)
 
     assert chosen() == chosen(cluster=far) == "resident"
     assert chosen(cache=small) == "columns"

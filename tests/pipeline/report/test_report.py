@@ -315,10 +315,10 @@ def test_report__says_what_changed_first(runs, tmp_path):
     assert "Worse than the champion in accuracy: 0.5 against 0.75." in page.text
     assert "The gate said no: min.accuracy is 0.5, needed 0.9." in page.text
     assert page.all("href").count("../20260101T030405-89abcdef/report.html") == 2
-    assert "accuracy 0.5 0.75 -0.25 ✗" in page.text
-    assert "test mae 1.5 2 -0.5 ✓" in page.text
-    assert "KKT gap 5e-4 0.001 -5e-4 support" in page.text
-    assert "on the same 32 rows that one alone has right: p = 2.5e-7" in page.text
+    assert "accuracy 0.75 0.5 -0.25 ✗" in page.text
+    assert "test mae 2 1.5 -0.5 ✓" in page.text
+    assert "KKT gap 0.001 5e-4 -5e-4 support" in page.text
+    assert "on the 32 test rows that one of the two alone has right: p = 2.5e-7" in page.text
     assert "sweep.grid.C : – → 1, 10" in page.text
     assert "n_train : 400 → 455" in page.text
     assert page.text.count("Not tested on the same rows") == 1

@@ -1,5 +1,7 @@
 """Datasets: the right rows, merged and scaled right, found again, and damage never read as zeros."""
 
+import bz2
+import io
 import json
 import shutil
 import subprocess
@@ -45,8 +47,12 @@ def save(folder, X, y, name):
     path = folder / name
     if name.endswith(".npz"):
         np.savez(path, X=X, y=y)
+    elif ".csv" in name:
+        np.savetxt(path, np.column_stack([X, y]), delimiter=",")  # packed by its name
     else:
-        dump_svmlight_file(X, y, str(path), zero_based=False)
+        buffer = io.BytesIO()
+        dump_svmlight_file(X, y, buffer, zero_based=False)
+        path.write_bytes(bz2.compress(buffer.getvalue()) if name.endswith(".bz2") else buffer.getvalue())
     return str(path)
 
 
@@ -72,6 +78,31 @@ def test_source__that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch)
 
     monkeypatch.setattr(pipeline.rows.ingest, "_stage_sources", overwritten)
     assert "rows.npz: changed while it was read" in error(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.libsvm", "rows.libsvm.bz2"])
+def test_source__that_is_another_only_while_it_is_read_is_refused(name, tmp_path, monkeypatch):
+    """Before and after, its sha256 is what it was: what counts are the bytes that became rows."""
+    stage = pipeline.rows.ingest._stage_sources
+
+    def meanwhile(*args):
+        path = tmp_path / name
+        before = path.read_bytes()
+        save(tmp_path, ROWS + 1.0, LABELS, name)
+        staged = stage(*args)
+        path.write_bytes(before)
+        return staged
+
+    monkeypatch.setattr(pipeline.rows.ingest, "_stage_sources", meanwhile)
+    assert f"{name}: changed while it was read" in error(tmp_path, name=name)
+
+
+def test_source__is_hashed_once_more_as_its_rows_are_read(tmp_path, monkeypatch):
+    """Text is read in order: the second sha256 costs no pass over the file."""
+    opened, whole = [], pipeline.rows.sources.blocks.sha256_of
+    monkeypatch.setattr("pipeline.rows.sources.blocks.sha256_of", lambda url: opened.append(url) or whole(url))
+    make(tmp_path, name="rows.libsvm")
+    assert len(opened) == 1
     monkeypatch.undo()
     assert make(tmp_path, X=ROWS + 1.0).n_merged == N
 

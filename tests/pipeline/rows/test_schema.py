@@ -10,6 +10,8 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
+import zarr
+from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
@@ -80,7 +82,7 @@ def predicted(model, path, capsys, *options):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.bz2", "parquet"])
 @pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
 def test_predict__finds_columns_by_name_in_any_order(trained, tmp_path, capsys, order, ending):
     rows = table(40, 5)
@@ -89,6 +91,34 @@ def test_predict__finds_columns_by_name_in_any_order(trained, tmp_path, capsys, 
     found = predicted(trained, saved(moved, tmp_path / f"rows.{ending}"), capsys)
     np.testing.assert_allclose(found["decision"], expected, rtol=1e-12)
     assert found["accuracy"] > 0.85
+
+
+def unnamed(rows, path):
+    """The features alone, in a format that has no names of columns."""
+    X = rows[["age", "pay", "debt"]].to_numpy()
+    if path.suffix == ".npz":
+        np.savez(path, X=X)
+    elif path.suffix == ".zarr":
+        zarr.save_group(str(path), X=X)
+    else:
+        path.write_text("".join(f"0 1:{a!r} 2:{b!r} 3:{c!r}\n" for a, b, c in X.tolist()))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["npz", "zarr", "libsvm"])
+def test_predict__of_formats_without_names_is_that_of_a_table(trained, tmp_path, capsys, ending):
+    rows = table(40, 5)
+    expected = predicted(trained, saved(rows, tmp_path / "rows.csv"), capsys)
+    found = predicted(trained, unnamed(rows, tmp_path / f"rows.{ending}"), capsys)
+    assert found["labels"] == expected["labels"]
+    np.testing.assert_allclose(found["decision"], expected["decision"], rtol=1e-12)
+
+
+def test_predict__of_a_sparse_array_is_that_of_a_dense_one(trained):
+    """The zeros of a row are no zeros once the mean is taken off."""
+    stored, X = load_model(trained), table(40, 5)[["age", "pay", "debt"]].to_numpy(copy=True)
+    X[::3, 2] = 0
+    np.testing.assert_allclose(stored.decision_function(sparse.csr_array(X)), stored.decision_function(X), rtol=1e-12)
 
 
 FRAMES = {

@@ -2,7 +2,10 @@
 
 import hashlib
 import json
+import os
+import platform
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +27,7 @@ def test_metrics__say_program_libraries_seed_host_and_what_was_read(rows_run, ro
 
 def test_model__says_what_is_the_same_in_every_run_and_nothing_else(rows_run):
     kept = load_model(rows_run["model"]).metadata["provenance"]
-    assert {"at", "host", "platform", "git"}.isdisjoint(kept)
+    assert {"at", "host", "platform", "products", "git"}.isdisjoint(kept)
     assert kept == {key: rows_run["provenance"][key] for key in kept}
     assert kept["sources"] == rows_run["provenance"]["sources"]
 
@@ -108,3 +111,12 @@ def test_run__of_a_hard_margin_is_written_as_json(tmp_path):
 @pytest.mark.parametrize("key", ["config", "provenance", "gate"])
 def test_metrics__have_the_keys(rows_run, key):
     assert key in rows_run
+
+
+@pytest.mark.skipif((platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="other BLAS, other names")
+def test_products__name_the_kernels_that_are_used():
+    """A process without wide instructions, and what it says of itself."""
+    script = "from pipeline.running.provenance import products; print(products())"
+    env = os.environ | {"OPENBLAS_CORETYPE": "Nehalem", "NUMBA_CPU_NAME": "generic"}
+    told = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True).stdout
+    assert told.strip() == "openblas Nehalem, bytes as floats"

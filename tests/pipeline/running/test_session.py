@@ -1,7 +1,8 @@
 """Workers of a run that are lost and come back."""
 
 import socket
-import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,20 +36,24 @@ def session_on(address, folder):
     return open_session(exp, check_inputs(exp, str(folder)))
 
 
-def test_remote__a_scheduler_that_is_started_again_is_found_again(address, tmp_path, monkeypatch):
-    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 3.0)
-    first = cluster_at(address)
-    second = []
+def test_remote__a_scheduler_that_is_away_for_longer_than_an_attempt_is_found_again(address, tmp_path, monkeypatch):
+    """It is started again when the first attempt to reach it has failed, not a moment sooner."""
+    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 0.5)
+    first, second = cluster_at(address), []
     with session_on(address, tmp_path) as session:
         assert dict(session.workers.map(abs, [-1])) == {0: 1}
         first.close()
         with pytest.raises(ClusterLost) as lost:
             dict(session.workers.map(abs, [-1, -2]))
         assert worth_another_try(lost.value)
-        restart = threading.Timer(2.0, lambda: second.append(cluster_at(address)))
-        restart.start()
+
+        def pause(seconds):
+            if not second:
+                monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 12.0)
+                second.append(cluster_at(address))
+
+        monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
         assert dict(session.workers.map(abs, [-1, -2])) == {0: 1, 1: 2}
-    restart.join()
     second[0].close()
 
 
