@@ -7,9 +7,9 @@ import pytest
 from sklearn import svm
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.truth import machine_judge
+from benchmarks.truth.machine_judge import program_coef
 from svmcore import estimator
-
-from .. import machine_judge
 
 TOL = 1e-6
 PATIENCE = 200_000  # pair steps for scikit-learn, which needs minutes for some of these problems
@@ -76,16 +76,6 @@ def theirs(problem, weights, parameters):
             if "infeasible" in str(error) or "not finite" in str(error):
                 return None, None
             raise
-
-
-def program_coef(problem, model, places):
-    """(coefficients (n,) of the program, what the model divided them by): nu-SVC's sums tell its rho."""
-    coef = np.zeros(len(problem["y"]))
-    coef[places] = model.dual_coef_[0]
-    if problem["machine"] != "nu-svc":
-        return coef, 1.0
-    rho = problem["nu"] * problem["c"].sum() / np.abs(coef).sum()
-    return coef * rho, rho
 
 
 def values(problem, model, X):
