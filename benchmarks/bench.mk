@@ -6,13 +6,14 @@
 #   make bench-machines DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=5000]
 #   make bench-truth [MINUTES=60] [ONLY=linear,phoneme] [JOBS=2] [RESUME=1] [REUSE_PEER=1] [BASELINE=1]
 #   make bench-truth-libsvm [MINUTES=60] [JOBS=2]    LIBSVM's answers alone, in advance, for REUSE_PEER=1
+#   make bench-truth-machines [MINUTES=10] [JOBS=2]    certificates of the other machines
 #   make bench-linear [CASES=dense-1m-C1,sparse-1m] [ROWS=20000]    against LIBLINEAR, generated rows
 #   make bench-report            docs/performance.md from the JSON lines
 BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-linear bench-batch bench-search bench-predict bench-machines bench-truth bench-truth-libsvm bench-report
+.PHONY: bench bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -52,3 +53,7 @@ bench-truth-libsvm: .env-bench/ready
 
 bench-report: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks report
+
+# Exit 1 for any false certificate.
+bench-truth-machines: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks.truth.machines $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JOBS),--jobs $(JOBS))

@@ -28,8 +28,8 @@ SIZES = {"wide": (1200, 1500), "narrow": (400, 1100)}
 NIGHTS, FIRST = 120, datetime.datetime(2026, 7, 1, 3, tzinfo=datetime.UTC)
 
 
-def pages(folder: Path) -> dict[str, Path]:
-    """Make the runs, and say which file is which page."""
+def cancer(folder: Path) -> dict[str, Any]:
+    """A config of two classes whose rows have ids; its table is written into the folder."""
     table = load_breast_cancer(as_frame=True).frame
     table.insert(0, "patient", [f"P{k:04d}" for k in range(len(table))])
     table["diagnosis"] = table.pop("target").map({0: "malignant", 1: "benign"})
@@ -41,12 +41,19 @@ def pages(folder: Path) -> dict[str, Path]:
         "scale": "standard",
         "test": 0.3,
     }
-    config = {"name": "cancer", "data": data, "promote": "champion", "scoring": ["accuracy", "roc_auc"], "C": 10}
-    config |= {"cluster": {"kind": "inline"}, "store": str(folder / "runs")}
-    sweep = {"grid": {"C": [0.1, 1, 10, 100], "kernel.gamma": [1e-3, 0.01, 0.03, 0.1, 0.3, 1]}, "folds": 5}
+    config = {"name": "cancer", "data": data, "promote": "champion", "scoring": ["accuracy", "roc_auc"]}
+    return config | {"cluster": {"kind": "inline"}, "store": str(folder / "runs")}
+
+
+SWEEP = {"grid": {"C": [0.1, 1, 10, 100], "kernel.gamma": [1e-3, 0.01, 0.03, 0.1, 0.3, 1]}, "folds": 5}
+
+
+def pages(folder: Path) -> dict[str, Path]:
+    """Make the runs, and say which file is which page."""
+    config = cancer(folder) | {"C": 10}
     first = run(config)
     worse = run(config | {"C": 0.04, "gate": {"drop": {"accuracy": 0.005}}})
-    batch = run(config | {"sweep": sweep})
+    batch = run(config | {"sweep": SWEEP})
     write_comparison(first["run"], worse["run"], folder / "comparison.html")
     found = {"report": Path(worse["run"], "report.html"), "batch": Path(batch["run"], "report.html")}
     return found | {"comparison": folder / "comparison.html", "index": _nights(folder / "nights", first)}

@@ -44,20 +44,20 @@ PARAMETERS = {  # of solvers, kernels and approximations
     "scale": "a number above 0",
     "factor": "`normalise`, or `{name: gaussian, gamma: g}`",
     "rank": "how many landmarks at most",
-    "polish": "`false`; `true` is for estimators alone",
+    "polish": "`true`: `smo` goes on from the answer to the exact machine; or `false`",
     "landmarks": "`uniform`, `kmeans` or `rpcholesky`",
 }
 NEEDED = "needed"
+REQUIRED = ("data.source", "cluster.tls.ca", "cluster.tls.cert", "cluster.tls.key", "cluster.workers.maximum")
 
 
 def sections(properties: Mapping[str, Any], definitions: Mapping[str, Any], above: str = "") -> Iterator[str]:
     """A line for each key and the keys below it."""
     for key, found in properties.items():
         inner = _inner(found, definitions)
-        if inner is None:
+        if inner is None or any(part.get("type", "null") != "null" for part in found.get("anyOf", ())):
             yield f"| `{above}{key}` | {_escaped(found['description'])} | {_default(found, above + key)} |"
-        else:
-            yield from sections(inner, definitions, f"{above}{key}.")
+        yield from sections(inner or {}, definitions, f"{above}{key}.")
 
 
 def _inner(found: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -74,7 +74,7 @@ def _default(found: Mapping[str, Any], key: str) -> str:
     if key == "name":
         return "the file's stem"
     if "default" not in found:
-        return NEEDED if key in ("data.source", *(f"cluster.tls.{part}" for part in ("ca", "cert", "key"))) else "none"
+        return "none" if key not in REQUIRED else NEEDED
     value = found["default"]
     if key.startswith("cache."):
         return f"`{size(value).replace(' ', '')}`"

@@ -194,7 +194,8 @@ def test_gallery__has_every_page_at_both_widths_in_both_schemes_and_is_small():
     names = itertools.product(("report", "batch", "comparison", "index"), ("wide", "narrow"), ("light", "dark"))
     assert sorted(shown) == sorted(f"images/{'-'.join(name)}.webp" for name in names)
     for picture in shown:
-        assert Image.open(ROOT / "docs" / picture).width == (1200 if "-wide-" in picture else 400)
+        with Image.open(ROOT / "docs" / picture) as image:
+            assert image.width == (1200 if "-wide-" in picture else 400)
     assert sum((ROOT / "docs" / picture).stat().st_size for picture in shown) < 1.5e6
 
 

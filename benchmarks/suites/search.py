@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib.externals.loky import get_reusable_executor
 
 from benchmarks.contest.peers import BINARY, OURS, Spec
 from benchmarks.page import tables
@@ -85,6 +86,7 @@ def timed(contest: Contest, solver: str, path: Path, n_folds: int, n_gammas: int
     start = time.perf_counter()
     search.fit(X, y)
     seconds, part = time.perf_counter() - start, n_folds * n_gammas / (FOLDS * len(contest.gammas))
+    get_reusable_executor().shutdown(wait=True)  # this process would wait five minutes for idle workers at its end
     found = [search.cv_results_[f"split{k}_test_score"] for k in range(n_folds)]  # gamma goes last, whatever its name
     scores = np.array(found).reshape(n_folds, len(CS), n_gammas).transpose(0, 2, 1)
     plan = str(getattr(search, "search_plan_", ""))

@@ -84,7 +84,7 @@ def run(problems: Sequence[Problem], request: Request) -> int:
     done = set(peers) if request.libsvm_only else {one["case"] for one in lines(request.folder, request.name)}
     left = [problem for problem in problems if problem.key not in done]
     progress = Progress(iter(left), request, time.monotonic() + 60 * request.minutes)
-    with _one_thread(), ThreadPoolExecutor(request.jobs) as pool:
+    with one_thread(), ThreadPoolExecutor(request.jobs) as pool:
         lanes = [pool.submit(_lane, progress, peers) for _ in range(request.jobs)]
         try:
             for lane in lanes:
@@ -95,7 +95,7 @@ def run(problems: Sequence[Problem], request: Request) -> int:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """What the lanes' processes inherit."""
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))

@@ -31,7 +31,7 @@ def choose_C(
     Parameters
     ----------
     estimator
-        An `SVC` with the hinge loss; its C is not looked at.
+        An `SVC` with the hinge loss; its C is not looked at, and its `tol` is 1e-5 at most.
     X, y
         Rows (n, p) to train on, and their labels (n,).
     validation

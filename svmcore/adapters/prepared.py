@@ -28,12 +28,12 @@ class KnownModel(Model):
 
     known: tuple[tuple[Rows, Floats], ...] = ()
 
-    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None], block: int) -> Floats:
+    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None], quick: bool = False) -> Floats:
         """Values that are known are not computed."""
         for rows, values in self.known:
             if _equal(rows, X):
                 return values.copy()
-        return super()._in_blocks(X, add, block)
+        return super()._in_blocks(X, add, quick)
 
 
 @dataclasses.dataclass(eq=False)

@@ -74,7 +74,7 @@ class Model:
         InputError
             If `X` has another number of features.
         """
-        return self._in_blocks(X, self._outputs.add, BLOCK)
+        return self._in_blocks(X, self._outputs.add)
 
     def decisions(self, X: Rows) -> Floats:
         """Decision values (n, k) of rows `X` (n, p) that tell what those of `decision_function` tell, sooner.
@@ -84,7 +84,7 @@ class Model:
         """
         if self.answers == "values":
             return self.decision_function(X)
-        return self._in_blocks(X, self._settle, self._outputs.quick_rows)
+        return self._in_blocks(X, self._settle, quick=True)
 
     def _settle(self, X: Rows, out: Floats) -> None:
         quick = out.copy()
@@ -99,8 +99,11 @@ class Model:
     def _is_told(self, decision: Floats, error: Floats) -> Floats:
         return is_told(decision, error, len(self.classes), self.scheme)
 
-    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None], block: int) -> Floats:
-        """The bias and what `add` adds to it, on all threads; the bits do not depend on how many there are."""
+    def _in_blocks(self, X: Rows, add: Callable[[Rows, Floats], None], quick: bool = False) -> Floats:
+        """The bias and what `add` adds to it, on all threads; the bits do not depend on how many there are.
+
+        `quick` values are told sooner in larger blocks.
+        """
         if X.shape[1] != self.support_vectors.shape[1]:
             raise InputError(f"the model was trained on {self.support_vectors.shape[1]} features; given {X.shape[1]}")
         X = sparse.csr_matrix(X) if sparse.issparse(X) else np.asarray(X)  # other sparse forms have no row slices
@@ -108,6 +111,7 @@ class Model:
         if not self.support_vectors.shape[0] or not X.shape[0]:
             return out
         self._outputs.prepare()
+        block = self._outputs.quick_rows if quick else BLOCK
 
         def part(start: int, stop: int) -> None:
             for lo in range(start, stop, block):

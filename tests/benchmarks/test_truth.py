@@ -16,9 +16,10 @@ from benchmarks import results
 from benchmarks.contest import remote
 from benchmarks.page import report
 from benchmarks.truth import __main__ as command
-from benchmarks.truth import design, judge, program, run, tables, verdicts, workers
+from benchmarks.truth import design, judge, machines, program, run, tables, verdicts, workers
 from benchmarks.truth import summary as summaries
 from benchmarks.truth.design import Problem
+from svmcore.certificate import Certificate
 
 X5 = np.array([[0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]], dtype=np.float64)
 Y5 = np.array([-1.0, 1.0, -1.0, -1.0, 1.0])
@@ -333,3 +334,31 @@ def test_a_run__judges_resumes_and_takes_libsvm_from_the_file(tmp_path, capsys):
     assert command.main(given) in (0, 1)  # nothing is left to do
     assert "3 of 5,640 problems" in capsys.readouterr().out
     assert not (tmp_path / "kept").exists()
+
+
+def test_machines__a_certificate_that_is_off_is_called_false_and_a_right_one_is_not():
+    """One-class on the corners of a square with nu = 0.5: every coefficient may be half of its bound."""
+    X = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    problem = {"machine": "one-class", "X": X, "y": np.ones(4), "c": np.ones(4), "nu": 0.5}
+    problem |= {"kernel": "rbf", "gamma": 0.5, "degree": 2, "coef0": 0.0}
+    truth = machines.truth_of(problem, np.full(4, 0.5))
+    assert truth.kkt_gap == pytest.approx(0.0, abs=1e-15)
+    row = np.exp(-0.5 * np.array([0.0, 4.0, 4.0, 8.0])).sum()
+    assert truth.dual == pytest.approx(-0.5 * row, rel=1e-14)  # 1/2 beta'K beta, beta = 1/2
+    assert truth.primal == pytest.approx(truth.dual, rel=1e-14)
+    right = Certificate(truth.primal, truth.dual, 0.0, 0.0, 0.0)
+    assert machines.verdicts_of(right, "converged", truth, doubled=False) == []
+    worse = machines.truth_of(problem, np.array([1.0, 1.0, 0.0, 0.0]))
+    assert "false converged" in machines.verdicts_of(right, "converged", worse, doubled=False)
+    assert "false gap" in machines.verdicts_of(right, "stalled", worse, doubled=False)
+
+
+def test_machines__the_problems_are_feasible_and_differ():
+    problems = machines.design()
+    assert len({problem.key for problem in problems}) == len(problems) == 3384
+    found = machines.problem_of(machines.Machine("sklearn-wine", "standardised", "rbf", "nu-svc", 0.5, True))
+    heavy = [found["weights"][found["y"] == sign].sum() for sign in (1.0, -1.0)]
+    assert found["nu"] <= 2 * min(heavy) / sum(heavy)
+    assert (
+        machines.record_of(machines.Machine("sklearn-wine", "standardised", "rbf", "svr", 0.1, True))["verdicts"] == []
+    )

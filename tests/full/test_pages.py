@@ -4,16 +4,17 @@ import csv
 import json
 import os
 import re
+import runpy
 import shutil
 from pathlib import Path
 
 import pytest
-from sklearn.datasets import load_breast_cancer
 
 from pipeline import run
 from pipeline.report.comparison import write_comparison
 
 pytestmark = pytest.mark.full
+ROOT = Path(__file__).parents[2]
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `full`")
 axe_module = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra `full`")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -26,21 +27,10 @@ SIZES = {"wide": (1200, 900), "narrow": (400, 800)}
 def store(tmp_path_factory):
     """Three nights of two classes, of which the second fails its gate; ten classes; values; one class."""
     folder = tmp_path_factory.mktemp("pages")
-    table = load_breast_cancer(as_frame=True).frame
-    table.insert(0, "patient", [f"P{k:04d}" for k in range(len(table))])
-    table["diagnosis"] = table.pop("target").map({0: "malignant", 1: "benign"})
-    table.to_csv(folder / "cancer.csv", index=False)
-    data = {
-        "source": str(folder / "cancer.csv"),
-        "label": "diagnosis",
-        "id": "patient",
-        "scale": "standard",
-        "test": 0.3,
-    }
-    base = {"cluster": {"kind": "inline"}, "store": str(folder / "runs")}
-    cancer = base | {"name": "cancer", "data": data, "promote": "champion", "scoring": ["accuracy", "roc_auc"]}
+    gallery = runpy.run_path(str(ROOT / "docs" / "generate_gallery.py"), run_name="generate_gallery")
+    cancer, sweep = gallery["cancer"](folder), {"sweep": gallery["SWEEP"]}
+    base = {key: cancer[key] for key in ("cluster", "store")}
     gate = {"gate": {"drop": {"accuracy": 0.02}}}
-    sweep = {"sweep": {"grid": {"C": [0.1, 1, 10, 100], "kernel.gamma": [1e-3, 0.01, 0.03, 0.1, 0.3, 1]}, "folds": 5}}
     digits = {"name": "digits", "data": {"source": "sklearn:digits", "test": 0.3}, "C": 10}
     diabetes = {"source": "sklearn:diabetes", "test": 0.3, "scale": "standard"}
     configs = {

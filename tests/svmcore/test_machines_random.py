@@ -7,9 +7,9 @@ import pytest
 from sklearn import svm
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks.truth import machine_judge
+from benchmarks.truth.machine_judge import program_coef
 from svmcore import estimator
-
-from .. import machine_judge
 
 TOL = 1e-6
 PATIENCE = 200_000  # pair steps for scikit-learn, which needs minutes for some of these problems
@@ -57,6 +57,7 @@ def drawn(machine, seed):
 def ours(problem, weights, parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `check_status` says where one is due
         return getattr(estimator, CLASSES[problem["machine"]])(tol=TOL, **parameters).fit(
             problem["X"], problem["y"], weights
         )
@@ -78,18 +79,14 @@ def theirs(problem, weights, parameters):
             raise
 
 
-def program_coef(problem, model, places):
-    """(coefficients (n,) of the program, what the model divided them by): nu-SVC's sums tell its rho."""
-    coef = np.zeros(len(problem["y"]))
-    coef[places] = model.dual_coef_[0]
-    if problem["machine"] != "nu-svc":
-        return coef, 1.0
-    rho = problem["nu"] * problem["c"].sum() / np.abs(coef).sum()
-    return coef * rho, rho
-
-
 def values(problem, model, X):
     return model.predict(X) if "svr" in problem["machine"] else model.decision_function(X)
+
+
+def check_status(model, coef, found):
+    """Converged; or classes that coincide have an optimum of 0 within tol, of which float64 knows no six digits."""
+    is_zero = max(abs(found.primal), abs(found.dual)) <= TOL * np.abs(coef).sum()
+    assert model.fit_status_ == 0 or (str(model.status_[0]) == "stalled" and is_zero)
 
 
 def check_certificate(problem, model, found):
@@ -122,9 +119,9 @@ def test_no_worse_than_scikit_learn_and_proved(machine, block):
     for seed in range(30 * block, 30 * block + 30):
         problem, weights, parameters = drawn(machine, seed)
         model = ours(problem, weights, parameters)
-        assert model.fit_status_ == 0
         coef, _ = program_coef(problem, model, model.support_)
         found = machine_judge.judge(problem, coef)
+        check_status(model, coef, found)
         check_certificate(problem, model, found)
         peer, kept = theirs(problem, weights, parameters)
         if peer is None:

@@ -27,6 +27,7 @@ from svmcore.train.training import Work, resolved
 __all__ = ["Choice", "choose"]
 
 CUTS = 8  # parts of the way between neighbours that are bounded one by one
+TOL = 1e-5  # of the answers at most: what is left at both ends is left all the way
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,8 @@ class _Search:
 
     def __init__(self, recipe: Recipe, table: Table, fold: Fold) -> None:
         self.distinct, self.classes = table.distinct(fold), fold.classes
-        self.recipe = resolved(recipe, self.distinct, table.n_features)
+        solver = dataclasses.replace(recipe.solver, tol=min(recipe.solver.tol, TOL))
+        self.recipe = resolved(dataclasses.replace(recipe, solver=solver), self.distinct, table.n_features)
         self.asked, self.codes = table.merged.inverse[fold.ask], table.codes[fold.ask]
         self.source = table.source(self.recipe)
         self.exact = ExactKernel(self.recipe.served, table.rows)

@@ -13,6 +13,7 @@ AT_BOUND = 1e-10  # relative: coefficients that were divided by a margin and mul
 
 
 def kernel_matrix(problem, X, Z):
+    """K(x_i, z_j) (n, m), float64."""
     G = X @ Z.T
     if problem["kernel"] == "linear":
         return G
@@ -36,7 +37,14 @@ class Judged(NamedTuple):
 def judge(problem, coef):
     """`coef` (n,) of the program on the rows as they are, before any rescaling."""
     K = kernel_matrix(problem, problem["X"], problem["X"])
-    u, norm2 = K @ coef, coef @ K @ coef
+    p = variables(problem, coef)[0]
+    sizes = np.abs(K) @ np.abs(coef) + np.abs(p[: len(coef)]) + np.abs(p[-len(coef) :])
+    doubt = ROUNDING * float(sizes @ (np.abs(coef) + problem["c"]))
+    return judge_outputs(problem, coef, K @ coef, coef @ K @ coef, doubt, ROUNDING * float(sizes.max()))
+
+
+def judge_outputs(problem, coef, u, norm2, doubt, score_doubt):
+    """The same where u = K coef (n,) and coef'K coef are known, with what rounding may do to values and scores."""
     p, lo, hi, groups, beta = variables(problem, coef)
     s = p - np.resize(u, len(p))
     gap, intervals = 0.0, []
@@ -46,9 +54,6 @@ def judge(problem, coef):
         low, high = s[grows].max(initial=-np.inf), s[shrinks].min(initial=np.inf)
         gap = max(gap, low - high)
         intervals.append((min(low, high), max(low, high)))
-    sizes = np.abs(K) @ np.abs(coef) + np.abs(p[: len(coef)]) + np.abs(p[-len(coef) :])
-    score_doubt = ROUNDING * float(sizes.max())
-    doubt = ROUNDING * float(sizes @ (np.abs(coef) + problem["c"]))
     values = dual(problem, coef, norm2), primal(problem, u, norm2)
     return Judged(*values, gap, missed(problem, coef), intervals, doubt, score_doubt)
 
@@ -71,6 +76,7 @@ def variables(problem, coef):
 
 
 def dual(problem, coef, norm2):
+    """Value of the dual, where coef'K coef is known."""
     if problem["machine"] in ("one-class", "nu-svc"):
         return -0.5 * norm2
     width = problem["epsilon"] if problem["machine"] == "svr" else 0.0
@@ -117,3 +123,13 @@ def primal(problem, u, norm2):
 def least(value, kinks):
     """Minimum of a convex function that is linear between its kinks."""
     return min(value(t) for t in kinks)
+
+
+def program_coef(problem, model, places):
+    """(coefficients (n,) of the program, what the model divided them by): nu-SVC's sums tell its rho."""
+    coef = np.zeros(len(problem["y"]))
+    coef[places] = model.dual_coef_[0]
+    if problem["machine"] != "nu-svc":
+        return coef, 1.0
+    rho = problem["nu"] * problem["c"].sum() / np.abs(coef).sum()
+    return coef * rho, rho
