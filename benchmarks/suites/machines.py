@@ -23,7 +23,7 @@ from benchmarks.suites import cases
 from benchmarks.suites.batch import CACHE_MB, TOL, apart
 
 MODULES = {OURS: "svmcore.estimator", "scikit-learn-intelex": "sklearnex.svm", "scikit-learn": "sklearn.svm"}
-WARM_ROWS, TEST_ROWS = 500, 2000
+WARM_ROWS, TEST_ROWS = 5000, 2000  # small fits take other paths
 
 
 @dataclass(frozen=True)
