@@ -59,6 +59,7 @@ def env(tmp_path_factory):
     argv = [WEED, "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-master.telemetry=false"]
     argv += [f"-s3.config={folder / 's3.json'}", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
     argv += [f"-{name}={port}" for name, port in ports.items()]
+    argv += ["-s3.port.iceberg=0", "-s3.port.lance=0"]  # they have one port each, and two servers may run at once
     with (folder / "log").open("w") as log:
         server = subprocess.Popen(argv, stdout=log, stderr=log, cwd=folder)
     keys = {"AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "labsecret", "AWS_REGION": "us-east-1"}
