@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipeline.config.keys import copied, set_key
 from pipeline.registry.aliases import last_moves
 from pipeline.storage.base import Store
 from svmcore.errors import InputError
@@ -86,8 +87,10 @@ def date_of(run: Mapping[str, Any]) -> str:
 
 
 def parameters(run: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run was told to do: `{"kernel": "rbf", "kernel.gamma": 0.1, "C": 10, ...}`."""
-    config, flat = run.get("config") or {}, {}
+    """What a run was told to do: `{"kernel": "rbf", "kernel.gamma": 0.1, "C": 10, ...}`; of a sweep, its best point."""
+    config, flat = copied(run.get("config") or {}), {}
+    for key, value in ((run.get("best") or {}).get("params") or {}).items():
+        set_key(config, key, value, "metrics.json")
     for key in (key for key in SHOWN if key in config):
         value = config[key]
         if not isinstance(value, Mapping) or key == "class_weight":

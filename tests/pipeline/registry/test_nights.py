@@ -15,7 +15,7 @@ from flows.cli import main
 from pipeline import load_model, run
 from pipeline.registry.aliases import promote
 from pipeline.registry.compare import compare, mcnemar, wilcoxon
-from pipeline.registry.listing import Query, listed, to_prune
+from pipeline.registry.listing import Query, listed, parameters, to_prune
 from pipeline.report.index import render_index, write_index
 from pipeline.storage.runs import open_store
 from svmcore.errors import InputError
@@ -246,3 +246,11 @@ def test_runs__one_whose_metrics_somebody_changed_is_left_out(rows_run, tmp_path
     kept = next(changed.iterdir())
     (Path(shutil.copytree(kept, changed / "20200101T000000Z-changed")) / "metrics.json").write_bytes(text)
     assert [run["key"] for run in open_store(str(tmp_path / "runs")).runs()] == [f"rows/{kept.name}"]
+
+
+def test_parameters__of_a_sweep_are_those_of_its_best_point():
+    config = {"kernel": {"name": "rbf", "gamma": "scale"}, "C": 1.0, "data": {"scale": "none"}}
+    run = {"config": config, "best": {"params": {"C": 100, "kernel.gamma": 0.01, "data.scale": "standard"}}}
+    assert parameters(run) == {"kernel": "rbf", "kernel.gamma": 0.01, "C": 100}
+    assert parameters({"config": config, "best": None})["C"] == 1.0
+    assert config["C"] == 1.0
