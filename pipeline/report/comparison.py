@@ -30,11 +30,14 @@ def write_comparison(first: str | Path, second: str | Path, output: str | Path) 
     InputError
         If there is no such run, or the file does not end in .html or cannot be written.
     """
+    from jinja2 import TemplateError
+
     target = Path(output).absolute()
     if target.suffix != ".html":
         raise InputError(f"--output {output}: give a file that ends in .html")
     check_writable(target.parent, str(output))
-    with believing(f"{first} and {second} do not both read as runs", "restore their files, or run them again"):
+    what, remedy = f"{first} and {second} do not both read as runs", "restore their files, or run them again"
+    with believing(what, remedy, TemplateError):
         runs = [read_run(*run_at(str(place))) for place in (first, second)]
         found = sides(*runs)
         page = template("comparison.html").render(_context(runs, found, target.parent))

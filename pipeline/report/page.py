@@ -60,11 +60,14 @@ def write_report(run_folder: str | Path) -> Path:
 
 def rewrite_report(run: str | Path) -> str:
     """Write a run's report.html again where the run is, a path or a URL; returns its address."""
+    from jinja2 import TemplateError
+
     folder = run_folder(run)
     if (folder / "model.zarr").exists():
         check_model(model_folder(folder))
     address = address_of(folder)
-    with believing(f"{address} does not read as a run", "restore its files, or run the experiment again"):
+    what, remedy = f"{address} does not read as a run", "restore its files, or run the experiment again"
+    with believing(what, remedy, TemplateError):
         page = write_report(folder)
     renew(folder, page.name)
     if is_url(address):

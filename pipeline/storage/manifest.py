@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 MANIFEST = "manifest.json"
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, RuntimeError, ArithmeticError, MemoryError)
 
 
 class Damaged(InputError):
@@ -42,18 +43,19 @@ class Damaged(InputError):
 
 
 @contextlib.contextmanager
-def believing(what: str, remedy: str) -> Iterator[None]:
-    """Raise InputError in place of whatever the block raises about content that was changed: who did can hash it too.
+def believing(what: str, remedy: str, *more: type[Exception]) -> Iterator[None]:
+    """Raise InputError in place of what content of another shape makes the block raise: who changed it can hash it too.
 
-    `what` says what it is not, `remedy` what to do.
+    `what` says what it is not, `remedy` what to do; `more` are errors of a library that reads it.
     """
+    unreadable: tuple[type[Exception], ...] = (*UNREADABLE, *more)
     try:
         yield
     except SVMError:
         raise
-    except Exception as error:
+    except unreadable as error:
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{what} ({type(error).__name__}: {reason}); {remedy}") from None
+        raise InputError(f"{what} ({type(error).__name__}: {reason}); {remedy}") from error
 
 
 def write_manifest(
