@@ -82,6 +82,9 @@ class Certificate:
         return not (self.uncertainty <= SHARE * tol and (self.bar <= BAR * scale or scale <= self.bar < np.inf))
 
 
+NOTHING = Certificate(np.inf, -np.inf, np.inf, np.inf, None, np.inf, np.inf)  # is known
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evaluation:
     """One pass over the columns at one beta: the certificate and what a solver or a model needs from it."""
@@ -116,6 +119,8 @@ def evaluate(
     outputs K beta (n,) are `known`, with bounds (n,) of their errors, nothing is computed from the columns.
     """
     beta = np.asarray(beta, dtype=np.float64)
+    if not np.isfinite(beta).all():  # a program without a least value has overflowed
+        return _nothing(qp)
     known = known or qp.source.direct_outputs(qp.at_rows(beta))
     outputs = _Outputs(qp, beta) if known is None else _Known(qp, beta, *known)
     outputs.sharpen(resolution)
@@ -131,8 +136,16 @@ def evaluate(
     certificate = Certificate(
         primal, dual, gap, _infeasibility(qp, beta), _relative_gap(qp, primal, dual), uncertainty, *outputs.bars(best)
     )
+    if not (np.isfinite(dual) and np.isfinite(score).all()):
+        certificate = NOTHING
     multipliers = np.where(np.isnan(multipliers), best, multipliers)
     return Evaluation(certificate, outputs.values, score, multipliers, norm2)
+
+
+def _nothing(qp: SignedQP) -> Evaluation:
+    """What can be said of a beta that is no number."""
+    unknown = np.full(qp.m, np.nan)
+    return Evaluation(NOTHING, np.full(qp.source.n, np.nan), unknown, np.zeros(len(qp.groups.sums)), np.inf)
 
 
 class _Outputs:

@@ -99,8 +99,8 @@ def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float],
     grade, inside = float(bend[always].sum()), np.isfinite(place)
     order = np.argsort(place[inside], kind="stable")
     place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
-    if not len(place):  # no variable has a bound
-        return float(-value_at(0.0) / grade)
+    if not len(place):  # no variable has a bound, or no output is finite and no b better than another
+        return float(-value_at(0.0) / grade) if grade > 0 else 0.0
     first = value_at(float(place[0]))
     if first >= 0:
         return float(place[0] - first / grade) if grade > 0 else float(place[0])

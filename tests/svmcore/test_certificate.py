@@ -140,3 +140,16 @@ def test_evaluate__norm_is_that_of_the_weights():
     beta = Solver.create("smo").solve(qp).beta
     w = X.T @ beta
     assert evaluate(qp, beta).norm2 == pytest.approx(w @ w, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [np.inf, np.nan, 1e308])
+def test_certify__of_a_beta_that_has_overflowed_claims_nothing(size):
+    """Squared hinge has no box: with a kernel that is not positive semi-definite beta may grow for ever."""
+    K = np.array([[-1.0, 0.5], [0.5, -1.0]])
+    qp = classification(ResidentGram(K, psd=False), np.array([1.0, -1.0]), 1.0, SquaredHinge())
+    with np.errstate(all="ignore"):
+        found = certify(qp, np.array([size, -size]))
+    assert found.kkt_gap == found.primal == found.infeasibility == found.uncertainty == np.inf
+    assert found.dual == -np.inf
+    assert found.relative_gap is None
+    assert not found.proves(1e-3)
