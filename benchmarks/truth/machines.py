@@ -117,8 +117,9 @@ def truth_of(problem: dict[str, Any], coef: NDArray, finest: bool = False) -> ma
         along = float(coef @ found.at_mean)
         u = u + total * (found.at_mean + found.mean2) + along
         norm2 += 2.0 * total * along + total**2 * found.mean2
-    divided = problem["machine"] == "nu-svc"  # by its margin, and multiplied again: each coefficient rounded twice
-    doubt = EPS * sizes.k_max_centred * float(np.abs(coef).sum()) * float(problem["c"].sum()) if divided else 0.0
+    # nu-svc: coefficients were divided by a margin and multiplied again; one-class: the parts are added up in float64
+    size = {"nu-svc": sizes.k_max_centred, "one-class": sizes.k_max}.get(problem["machine"], 0.0)
+    doubt = EPS * size * float(np.abs(coef).sum()) * float(problem["c"].sum())
     return machine_judge.judge_outputs(problem, coef, u, norm2, doubt, found.error)
 
 
@@ -134,6 +135,7 @@ def verdicts_of(claims: Any, status: str, truth: machine_judge.Judged, doubled: 
         "false converged": status == "converged"
         and (gap > SOLVED * TOL + truth.score_doubt or truth.infeasibility > SUM_RTOL),
         "objective outside its bar": np.isfinite(claims.primal)
+        and not (doubled and status != "converged")
         and max(abs(claims.primal - truth.primal), abs(claims.dual - truth.dual)) > bar,
         "wide claim": status == "converged" and OBJECTIVE_RTOL * scale < claims.bar < scale,
         "unsolved": status != "converged",
@@ -147,7 +149,8 @@ def record_of(one: Machine) -> dict[str, Any]:
     problem = problem_of(one)
     model = fitted(problem)
     coef, _ = machine_judge.program_coef(problem, model, model.support_)
-    claims, status, doubled = model.certificate_[0], str(model.status_[0]), one.machine == "nu-svr"
+    claims, status = model.certificate_[0], str(model.status_[0])
+    doubled = one.machine == "nu-svr" or (one.machine == "svr" and status != "converged")
     truth = truth_of(problem, coef)
     verdicts = verdicts_of(claims, status, truth, doubled)
     if verdicts not in ([], ["unsolved"]):
