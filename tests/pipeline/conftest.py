@@ -7,9 +7,16 @@ from pipeline.compute.cluster import open_workers
 
 
 @pytest.fixture(scope="session")
-def two_workers():
+def cluster_of_two():
     with open_workers({"kind": "local", "workers": 2, "memory": "4GiB"}) as workers:
         yield workers
+
+
+@pytest.fixture
+def two_workers(cluster_of_two):
+    """Both are there: a test before may have ended one, whose place is taken a moment later."""
+    cluster_of_two.client.wait_for_workers(2, timeout=60)
+    return cluster_of_two
 
 
 @pytest.fixture(scope="session")
@@ -26,11 +33,11 @@ def dataset(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def address_of_two_workers(two_workers, tmp_path_factory):
+def address_of_two_workers(cluster_of_two, tmp_path_factory):
     """A `cluster` section that connects to these workers as somebody else's, with the keys made for them."""
-    folder, security = tmp_path_factory.mktemp("tls"), two_workers.client.security
+    folder, security = tmp_path_factory.mktemp("tls"), cluster_of_two.client.security
     pems = {"ca": security.tls_ca_file, "cert": security.tls_client_cert, "key": security.tls_client_key}
     for name, text in pems.items():
         (folder / name).write_text(text)
     files = {name: str(folder / name) for name in pems}
-    return {"kind": "address", "address": two_workers.client.scheduler.address, "tls": files}
+    return {"kind": "address", "address": cluster_of_two.client.scheduler.address, "tls": files}
