@@ -11,7 +11,7 @@ from benchmarks.contest.measure import OBJECTIVE_RTOL
 from benchmarks.contest.peers import OURS
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.truth import page
+from benchmarks.truth.told import page
 
 Cases = Mapping[str, list[Record]]
 Suites = Mapping[str, Cases]

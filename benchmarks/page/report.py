@@ -11,7 +11,7 @@ from benchmarks.page import claims, figures, tables
 from benchmarks.page.claims import Cases
 from benchmarks.results import Record
 from benchmarks.suites import batch
-from benchmarks.truth import page
+from benchmarks.truth.told import page
 
 SUITES = ("truth", "single", "multiclass", "memory_budget", "scaling", "merged_rows", "batch")
 

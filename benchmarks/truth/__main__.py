@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import results
-from benchmarks.truth import page, run
-from benchmarks.truth.design import selected
-from benchmarks.truth.summary import summary
-from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP
+from benchmarks.truth import run
+from benchmarks.truth.judging.verdicts import FALSE_CONVERGED, FALSE_GAP
+from benchmarks.truth.problems.design import selected
+from benchmarks.truth.told import page
+from benchmarks.truth.told.summary import summary
 
 LINES = results.DEFAULT / "truth.tmp"  # megabytes of lines, of this machine; the summary alone is kept in results/
 

@@ -21,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import results
-from benchmarks.truth import machine_judge, run, tables
-from benchmarks.truth.design import LIMIT_SECONDS, SCALINGS, SEED, TABLES, TOL
-from benchmarks.truth.program import COEF0, DEGREE, Program
-from benchmarks.truth.scores import EPS, scores_of, sizes_of
-from benchmarks.truth.verdicts import GAP_SHARE, JUDGED_RTOL, OBJECTIVE_RTOL, ROUNDING, SOLVED, SUM_RTOL
+from benchmarks.truth import run
+from benchmarks.truth.judging import machine_judge
+from benchmarks.truth.judging.scores import EPS, scores_of, sizes_of
+from benchmarks.truth.judging.verdicts import GAP_SHARE, JUDGED_RTOL, OBJECTIVE_RTOL, ROUNDING, SOLVED, SUM_RTOL
+from benchmarks.truth.problems import tables
+from benchmarks.truth.problems.design import LIMIT_SECONDS, SCALINGS, SEED, TABLES, TOL
+from benchmarks.truth.problems.program import COEF0, DEGREE, Program
 from benchmarks.truth.workers import CACHE_MB
 
 MACHINES = {"nu-svc": "NuSVC", "svr": "SVR", "nu-svr": "NuSVR", "one-class": "OneClassSVM"}

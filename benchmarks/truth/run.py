@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import Record, Results, read
-from benchmarks.truth.design import Problem
+from benchmarks.truth.judging.verdicts import FALSE_CONVERGED, FALSE_GAP
+from benchmarks.truth.problems.design import Problem
 from benchmarks.truth.trial import Lane
-from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP
 from benchmarks.truth.workers import Ours
 
 SUITE, PEERS = "truth-problems", "truth-libsvm"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks.contest.remote import Remote, WorkerEnded
-from benchmarks.truth.design import LIMIT_SECONDS, Problem
-from benchmarks.truth.verdicts import FALSE_CONVERGED, FALSE_GAP, OFF_ITS_BAR, verdicts_of
+from benchmarks.truth.judging.verdicts import FALSE_CONVERGED, FALSE_GAP, OFF_ITS_BAR, verdicts_of
+from benchmarks.truth.problems.design import LIMIT_SECONDS, Problem
 from benchmarks.truth.workers import Judge, Libsvm, Ours
 
 Record = dict[str, Any]

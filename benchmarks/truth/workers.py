@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.truth import judge
-from benchmarks.truth.design import KERNELS, LIMIT_SECONDS, LOSSES, TOL, Problem
-from benchmarks.truth.program import COEF0, DEGREE, Program, kernel_values, program_of
+from benchmarks.truth.judging import judge
+from benchmarks.truth.problems.design import KERNELS, LIMIT_SECONDS, LOSSES, TOL, Problem
+from benchmarks.truth.problems.program import COEF0, DEGREE, Program, kernel_values, program_of
 
 CACHE_MB = 500
 PEER_STEPS = 3_000_000

@@ -16,9 +16,11 @@ from benchmarks import results
 from benchmarks.contest import remote
 from benchmarks.page import report
 from benchmarks.truth import __main__ as command
-from benchmarks.truth import design, judge, machines, program, run, tables, verdicts, workers
-from benchmarks.truth import summary as summaries
-from benchmarks.truth.design import Problem
+from benchmarks.truth import machines, run, workers
+from benchmarks.truth.judging import judge, verdicts
+from benchmarks.truth.problems import design, program, tables
+from benchmarks.truth.problems.design import Problem
+from benchmarks.truth.told import summary as summaries
 from svmcore.certificate import Certificate
 
 X5 = np.array([[0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]], dtype=np.float64)
@@ -295,7 +297,7 @@ def test_the_page__is_written_from_the_summary(tmp_path):
 
 
 def test_the_judge__imports_neither_solver_nor_svmcore():
-    code = "import sys, benchmarks.truth.judge as j; print([m for m in sys.modules if m.split('.')[0] == 'svmcore'])"
+    code = "import sys, benchmarks.truth.judging.judge; print([m for m in sys.modules if m.split('.')[0] == 'svmcore'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

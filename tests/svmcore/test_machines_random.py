@@ -7,8 +7,8 @@ import pytest
 from sklearn import svm
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.truth import machine_judge
-from benchmarks.truth.machine_judge import program_coef
+from benchmarks.truth.judging import machine_judge
+from benchmarks.truth.judging.machine_judge import program_coef
 from svmcore import estimator
 
 TOL = 1e-6

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.truth.design import ROWS, SEED
+from benchmarks.truth.problems.design import ROWS, SEED
 
 Float = NDArray[np.float64]
 SHIFT = 1e4

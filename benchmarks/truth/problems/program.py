@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.truth import tables
-from benchmarks.truth.design import Problem
+from benchmarks.truth.problems import tables
+from benchmarks.truth.problems.design import Problem
 
 Float = NDArray[np.float64]
 DEGREE, COEF0 = 2, 1.0

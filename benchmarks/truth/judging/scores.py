@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.truth import exact
-from benchmarks.truth.design import TOL
-from benchmarks.truth.exact import Double2
-from benchmarks.truth.program import COEF0, Program, kernel_values
+from benchmarks.truth.judging import exact
+from benchmarks.truth.judging.exact import Double2
+from benchmarks.truth.problems.design import TOL
+from benchmarks.truth.problems.program import COEF0, Program, kernel_values
 
 Float = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)

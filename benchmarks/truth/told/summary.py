@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.truth.design import KERNELS, LOSSES, SCALINGS, design
-from benchmarks.truth.verdicts import VERDICTS, peer_solved, solved, tellable
+from benchmarks.truth.judging.verdicts import VERDICTS, peer_solved, solved, tellable
+from benchmarks.truth.problems.design import KERNELS, LOSSES, SCALINGS, design
 
 Record = dict[str, Any]
 SMALL_ROWS = 500

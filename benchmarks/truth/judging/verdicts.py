@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from benchmarks.truth.design import LIMIT_SECONDS, TOL
-from benchmarks.truth.judge import can_tell
+from benchmarks.truth.judging.judge import can_tell
+from benchmarks.truth.problems.design import LIMIT_SECONDS, TOL
 
 Record = dict[str, Any]
 GAP_SHARE = 0.02  # of tol, by which a claimed gap may be off beyond its own uncertainty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.truth.verdicts import VERDICTS
+from benchmarks.truth.judging.verdicts import VERDICTS
 
 Record = dict[str, Any]
 SOLVED = {

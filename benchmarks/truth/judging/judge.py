@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.truth.design import TOL
-from benchmarks.truth.program import Program, kernel_values
-from benchmarks.truth.scores import EPS, SHARE, Scores, Sizes, scores_of, sizes_of
+from benchmarks.truth.judging.scores import EPS, SHARE, Scores, Sizes, scores_of, sizes_of
+from benchmarks.truth.problems.design import TOL
+from benchmarks.truth.problems.program import Program, kernel_values
 
 Float = NDArray[np.float64]
 BISECTIONS = 200

@@ -1,0 +1,1 @@
+"""What an answer is worth, by code that shares nothing with a solver, and what is held against it."""
