@@ -5,8 +5,8 @@ contiguous square of K with compiled second-order SMO (`svmcore.passes.pairs`), 
 of all rows in one pass. Members stay until their place is needed, free variables longest, so that late rounds solve
 for all of them at once; those far behind their bound are left out of a round, and the square of the others fits a
 cache. Where pairs crawl, an interior point finishes the set directly, and where they end though the program is flat,
-conjugate gradients move all free variables together (`svmcore.passes.free_steps`). The loop talks to the n-vectors only through
-`svmcore.state.WorkingSetState`, so they may live in memory or in shards.
+conjugate gradients move all free variables together (`svmcore.passes.free_steps`). The loop talks to the n-vectors
+only through `svmcore.state.WorkingSetState`, so they may live in memory or in shards.
 """
 
 import dataclasses
