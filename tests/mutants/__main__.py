@@ -126,7 +126,8 @@ def forks(name: str, module: dict[str, Any]) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         address = Path(folder) / "socket"  # its path must be short
         paths = ",".join({module["path"], *(fault["path"] for fault in planted_in(name))})
-        given = ["serve", str(address), paths, str(module["timeout"]), *pytest_options(module)]
+        facts = [paths, str(module["timeout"]), ",".join(module.get("kept", []))]
+        given = ["serve", str(address), *facts, *pytest_options(module)]
         server = subprocess.Popen([sys.executable, script, *given], cwd=TREE, env=environment(module))
         test = [sys.executable, "-S", script, "ask", str(address)]
         try:
@@ -185,7 +186,7 @@ def config_of(module: dict[str, Any], test: list[str]) -> str:
         "[cosmic-ray]",
         f"module-path = {json.dumps(module['path'])}",
         f"test-command = {json.dumps(shlex.join(test))}",
-        f"timeout = {module['timeout'] + 60.0}",  # the fork ends itself before
+        f"timeout = {20.0 * module['timeout'] + 60.0}",  # the fork ends itself before
         "excluded-modules = []",
         '[cosmic-ray.distributor]\nname = "local"',
         "[cosmic-ray.filters.operators-filter]",

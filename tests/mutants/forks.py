@@ -14,18 +14,41 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 __all__ = ["ask", "serve"]
 
 
-def serve(address: Path, faulty: list[str], seconds: int, given: list[str]) -> int:
-    """Run pytest with what is `given` for everyone who connects; a run that takes longer has failed.
+class Fixtures:
+    """What the fixtures `names` of the first run gave is what they give in every fork: no fault changes them."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.values = names, {}
+
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Any:
+        """What is kept, with the environment of that time; None has pytest make it."""
+        if fixturedef.argname not in self.values:
+            return None
+        value, environment = self.values[fixturedef.argname]
+        os.environ.update(environment)
+        fixturedef.cached_result = value, fixturedef.cache_key(request), None
+        return True if value is None else value
+
+    def pytest_fixture_post_finalizer(self, fixturedef: Any) -> None:
+        """Keep it as it goes."""
+        if fixturedef.argname in self.names and fixturedef.cached_result is not None:
+            self.values[fixturedef.argname] = fixturedef.cached_result[0], dict(os.environ)
+
+
+def serve(address: Path, faulty: list[str], seconds: int, kept: list[str], given: list[str]) -> int:
+    """Run pytest with what is `given` for everyone who connects; a run of more processor time has failed.
 
     Returns 1 where the tests fail without a fault.
     """
     import pytest
 
-    if pytest.main(given):
+    fixtures = Fixtures(kept)
+    if pytest.main([*given, f"--basetemp={address.parent}/kept"], plugins=[fixtures]):
         return 1
     forget({str(Path(path).with_suffix("")).replace("/", ".") for path in faulty})
     sys.dont_write_bytecode = True  # of a fault: it would be taken for the source that follows in the same second
@@ -37,9 +60,10 @@ def serve(address: Path, faulty: list[str], seconds: int, given: list[str]) -> i
             with server.accept()[0] as connection:
                 child = os.fork()
                 if not child:
-                    signal.alarm(seconds)
+                    signal.setitimer(signal.ITIMER_PROF, seconds)
+                    signal.alarm(20 * seconds)  # it waits for what does not come, or others have the machine
                     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-                    os._exit(int(pytest.main(given)))
+                    os._exit(int(pytest.main([*given, f"--basetemp={address.parent}/fork"], plugins=[fixtures])))
                 connection.sendall(b"passed" if os.waitpid(child, 0)[1] == 0 else b"failed")
 
 
@@ -78,4 +102,7 @@ def ask(address: str) -> int:
 
 if __name__ == "__main__":
     what, address, *rest = sys.argv[1:]
-    sys.exit(ask(address) if what == "ask" else serve(Path(address), rest[0].split(","), int(rest[1]), rest[2:]))
+    if what == "ask":
+        sys.exit(ask(address))
+    paths, seconds, kept, *given = rest
+    sys.exit(serve(Path(address), paths.split(","), int(seconds), kept.split(","), given))

@@ -174,30 +174,36 @@ def test_verify__through_landmarks_names_what_was_forged(low_rank, tmp_path):
     assert f"dual of class {label}" in parts("alpha", alpha=alpha)
 
 
-def test_verify__fits_sigmoids_again(rows_config, tmp_path):
-    found = run(rows_config | {"probability": True}, store=tmp_path / "store")
-    assert verify(found["model"])["differences"] == []
-    sigmoids = load_model(found["model"]).model.sigmoids.copy()
+@pytest.fixture(scope="module")
+def probable(rows_config, tmp_path_factory):
+    return run(rows_config | {"probability": True}, store=tmp_path_factory.mktemp("probable"))
+
+
+def test_verify__fits_sigmoids_again(probable, tmp_path):
+    assert verify(probable["model"])["differences"] == []
+    sigmoids = load_model(probable["model"]).model.sigmoids.copy()
     sigmoids[1, 1] += 0.02
-    (tmp_path / "moved").mkdir()
-    assert differing(rewritten(found["model"], tmp_path / "moved", sigmoids=sigmoids)) == ["sigmoid of bee"]
+    assert differing(rewritten(probable["model"], tmp_path, sigmoids=sigmoids)) == ["sigmoid of bee"]
 
 
-def test_verify__a_model_of_values_without_test_rows(tmp_path):
+@pytest.fixture(scope="module")
+def of_values(tmp_path_factory):
     """A support vector regression: two variables on a row, scores of values, none of test rows."""
-    rng = np.random.default_rng(0)
+    folder, rng = tmp_path_factory.mktemp("values"), np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
-    np.savez(tmp_path / "rows.npz", X=X, y=X[:, 0] + 0.1 * rng.normal(size=40))
-    data = {"source": str(tmp_path / "rows.npz")}
+    np.savez(folder / "rows.npz", X=X, y=X[:, 0] + 0.1 * rng.normal(size=40))
+    data = {"source": str(folder / "rows.npz")}
     config = {"data": data, "task": "svr", "C": 4.0, "epsilon": 0.05, "cluster": {"kind": "inline"}}
-    found = run(config, store=tmp_path / "store")
-    report = verify(found["model"])
+    return run(config, store=folder / "store")
+
+
+def test_verify__a_model_of_values_without_test_rows(of_values, tmp_path):
+    report = verify(of_values["model"])
     assert report["differences"] == []
-    stored = load_model(found["model"])
+    stored = load_model(of_values["model"])
     assert report["scores"]["train"] == pytest.approx(stored.metadata["scores"]["train"], abs=1e-3)
-    (tmp_path / "theirs").mkdir()
-    theirs = rewritten(found["model"], tmp_path / "theirs")
+    theirs = rewritten(of_values["model"], tmp_path)
     (theirs / OWNER).unlink()
     with pytest.raises(InputError, match=r"give --source URL of the same rows"):
         verify(theirs)
-    assert verify(theirs, source=data["source"])["agrees"]
+    assert verify(theirs, source=stored.metadata["config"]["data"]["source"])["agrees"]
