@@ -76,6 +76,9 @@ def forget(faulty: set[str]) -> None:
         stale = stale | found
     for name in [name for name in sys.modules if name in stale or name.split(".")[0] in ("tests", "conftest")]:
         del sys.modules[name]
+        package, _, last = name.rpartition(".")
+        if last in vars(sys.modules.get(package, object)):  # `from package import module` would find the sound one
+            delattr(sys.modules[package], last)
 
 
 def is_ours(module: object) -> bool:

@@ -106,6 +106,15 @@ def test_verify__other_rows_at_the_source_that_is_given(rows_run, rows_csv, tmp_
     assert report["per_class"] == []
 
 
+@pytest.mark.parametrize(
+    "kept", [{"per_class": 2}, {"tasks": 2}, {"per_class": 2, "tasks": 2}, {"per_class": 0, "tasks": 0}]
+)
+def test_verify__a_model_that_says_nothing_of_a_class_is_found(rows_run, tmp_path, kept):
+    attrs = zarr.open_group(rows_run["model"], mode="r").attrs
+    fewer = {key: attrs[key][:count] for key, count in kept.items()}
+    assert differing(rewritten(rows_run["model"], tmp_path, **fewer)) == ["problems"]
+
+
 def test_verify__an_older_format_knows_no_schema_and_no_scores(rows_run, tmp_path):
     stored = load_model(rows_run["model"])
     scores = stored.metadata["scores"]
