@@ -242,6 +242,7 @@ class _Outputs:
         residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
         total = float(np.where(np.isfinite(slopes), slopes, np.abs(self.beta)).sum())
+        total = max(total, 0.5 * self.length)  # the norm is in both objectives, losses in one
         return min(of_gap, OBJECTIVE * value / total) if total > 0.0 and np.isfinite(value) else of_gap
 
     def _is_coarse(self, resolution: float) -> bool:

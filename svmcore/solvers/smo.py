@@ -4,8 +4,9 @@ A round adds the worst violators of both ends to the working set, solves the pro
 contiguous square of K with compiled second-order SMO (`svmcore.passes.pairs`), and applies what changed to the scores
 of all rows in one pass. Members stay until their place is needed, free variables longest, so that late rounds solve
 for all of them at once; those far behind their bound are left out of a round, and the square of the others fits a
-cache. Where pairs crawl, an interior point finishes the set directly. The loop talks to the n-vectors only through
-`svmcore.state.WorkingSetState`, so they may live in memory or in shards.
+cache. Where pairs crawl, an interior point finishes the set directly, and where they end though the program is flat,
+conjugate gradients move all free variables together (`svmcore.passes.free_steps`). The loop talks to the n-vectors
+only through `svmcore.state.WorkingSetState`, so they may live in memory or in shards.
 """
 
 import dataclasses
@@ -16,21 +17,21 @@ from numpy.typing import DTypeLike
 
 from svmcore.monitor import Monitor
 from svmcore.passes.coordinates import solve_box
+from svmcore.passes.free_steps import free_steps
 from svmcore.passes.pairs import solve_pairs
-from svmcore.passes.working_set import gather_square, place_strip
+from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
 from svmcore.runtime.memory import empty
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.interior.iterate import Dense, minimise
-from svmcore.squares import squares
+from svmcore.solvers.working_set import PADDING, WholeSet, WorkingSet
 from svmcore.state import MemoryState, Part, WorkingSetState
 
-__all__ = ["SMO", "WholeSet", "WorkingSet"]
+__all__ = ["SMO"]
 
 NEST = 4096  # rows from which a nested start pays
-PADDING = 16
 WHOLE = 1024  # rows up to which a problem in memory is one working set
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
@@ -39,69 +40,11 @@ CRAWL = 0.4  # pair steps over (q + 256)^2 from which an interior point is the s
 PREPARE = 20  # pair steps for each variable of a set that will be finished directly
 FEW = 0.7  # share of a set that may move, below which a round goes on in a square of their own
 REACH = 1.5  # KKT gaps from the middle of the scores, beyond which a variable at its bound stays there for a round
+FLAT = 1e-4  # of tol times the objective: what steps of all free variables must gain, where pairs have ended
+SHARE = 0.1  # of the work of the pairs is what such steps may cost
+MOST = 100  # of such steps at a time
+TIMES = 4  # that they are taken in one solve
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
-
-
-class WorkingSet:
-    """The variables of a working set in fixed places of one square of K, so that only newcomers are gathered."""
-
-    precision = 0.1  # of the KKT gap on all rows, to which a round solves: more would be wasted on a part
-
-    def __init__(self, state: WorkingSetState, qp: SignedQP, capacity: int) -> None:
-        self.state, self.qp, self.capacity = state, qp, capacity
-        self.members = np.empty(0, dtype=np.int64)
-        self.outside = np.ones(state.m, dtype=bool)
-        # the padding keeps a column of the square from falling into one set of the cache
-        self.square = empty((capacity, capacity + PADDING), qp.source.dtype)
-
-    def release(self) -> None:
-        """Leave the square to the next solve of this thread; it is not written to any more."""
-        known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
-        squares().keep(self.qp.source, self.qp.shift, known, self.square)
-
-    def advance(self, newcomers: int) -> None:
-        """Admit about so many of the worst violators outside; at least half of a full set stays."""
-        count = min(max(newcomers, len(self.members) // 4), 4 * newcomers, max(2, self.capacity // 2))
-        self.admit(self.state.candidates(count, self.outside))
-
-    def admit(self, newcomers: Floats) -> None:
-        """Add variables; where the set is full they take the places of the least important members."""
-        q = len(self.members)
-        fresh = np.arange(q, min(q + len(newcomers), self.capacity))
-        surplus = len(newcomers) - len(fresh)
-        worth = self.state.importance(self.members) if surplus else self.members
-        leaving = np.argpartition(worth, surplus - 1)[:surplus] if surplus else np.empty(0, dtype=np.int64)
-        places = np.concatenate([fresh, leaving])
-        self.outside[self.members[leaving]] = True
-        self.outside[newcomers] = False
-        self.members = np.concatenate([self.members, newcomers[: len(fresh)]])
-        self.members[places] = newcomers
-        self._gather(places, newcomers)
-
-    def _gather(self, places: Floats, newcomers: Floats) -> None:
-        q = len(self.members)
-        if np.array_equal(newcomers, self.members):  # all are new, in order: the square is the strip
-            self.state.square(newcomers, self.members, self.square[:q, :q])
-            return
-        strip = np.empty((len(newcomers), q), self.square.dtype)
-        self.state.square(newcomers, self.members, strip)
-        place_strip(strip, places, self.square)
-
-
-class WholeSet:
-    """All variables of a small problem whose K is in memory, as one working set: nothing is selected or copied."""
-
-    precision = 0.0
-
-    def __init__(self, qp: SignedQP, K: Floats) -> None:
-        self.members = np.arange(qp.m)
-        self.square = K + qp.shift if qp.shift else K
-
-    def advance(self, newcomers: int) -> None:
-        """Nothing is outside."""
-
-    def release(self) -> None:
-        """Nothing was taken."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,9 +123,10 @@ class _Rounds:
         self.work = 0.0  # of pairs since the last direct finish, in units of that
         self.convex = True  # until a set is found that is not
         self.crawls = False  # once it was found out, sets grow faster and pairs only prepare what is finished directly
+        self.pairs, self.flat = 0.0, 0  # members x pair steps so far; how often free variables were moved together
         self.working = self._start_set()
 
-    def _start_set(self) -> "WorkingSet | WholeSet":
+    def _start_set(self) -> WorkingSet | WholeSet:
         qp, K = self.qp, self.qp.source.whole
         if qp.m <= WHOLE and K is not None and qp.rows is None:
             return WholeSet(qp, K)
@@ -200,8 +144,8 @@ class _Rounds:
     def run(self) -> Outcome:
         """Rounds until the gap is small enough, or something ends them."""
         try:
-            while (status := self._ends()) is None:
-                status = self._round()
+            while (status := self._ends()) is None or (status is Status.CONVERGED and self._flattens()):
+                status = self._round() if status is None else None
                 if status is not None:
                     break
                 self.monitor.keeps(self.state.snapshot)
@@ -229,6 +173,29 @@ class _Rounds:
         norm2 = float(part.beta @ (qp.p[idx] - part.score - part.ridge * part.beta))
         return Solver.separates(qp, self.state.snapshot(), norm2)
 
+    def _flattens(self) -> bool:
+        """Move all free members together, where that gains what pairs leave along flat directions: whether it did."""
+        idx = self.working.members
+        part = self.state.part(idx)
+        free = int(((part.beta > part.lo) & (part.beta < part.hi)).sum())
+        most = min(MOST, int(SHARE * self.pairs / max(1, free) ** 2), self.solver.steps_left(self.n_iter))
+        if self.flat >= TIMES or free < 2 or most < 2:
+            return False
+        self.flat += 1
+        score = part.score - self.state.centres()[part.codes]
+        steps, gain = free_steps(self.working.square, score, part.beta, *part[2:], len(self.qp.groups.sums), most)
+        if gain <= FLAT * self.solver.tol * abs(self._dual()):
+            return False
+        self.n_iter += steps
+        self.state.apply(idx, part.beta)
+        return True
+
+    def _dual(self) -> float:
+        """The program's value, by the scores as they are: 1/2 beta'(p + s)."""
+        idx = self.state.support()
+        part = self.state.part(idx)
+        return 0.5 * float(part.beta @ (self.qp.p[idx] + part.score))
+
     def _round(self) -> Status | None:
         """Admit violators, solve on the square, apply; a status where nothing is left to do."""
         gap = self.state.kkt_gap()
@@ -239,6 +206,7 @@ class _Rounds:
         moving = _moving(part, score, REACH * gap)
         steps, unbounded = self._pairs(part, score, moving, target)
         self.n_iter += steps
+        self.pairs += float(steps) * len(idx)
         self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
         finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
         rounded = self.qp.source.dtype == np.float32 and self.qp.source.exact is not None

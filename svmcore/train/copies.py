@@ -10,12 +10,16 @@ import functools
 
 import numpy as np
 
+from svmcore.certificate import Certificate, evaluate
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
+from svmcore.sources.base import matvec
 from svmcore.train.distinct import Distinct, shared
 
 __all__ = ["Copies"]
+
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,35 +41,28 @@ class Copies:
         return self.cost[self.distinct.codes[inverse[copies]]] * weights[copies]
 
     @functools.cached_property
-    def _lost(self) -> Floats:
-        """By how much the bounds of its copies miss that of each distinct row (m,), summed in more digits."""
+    def _missed(self) -> Floats:
+        """What the bounds of its copies come to beyond that of each distinct row (m,), summed in more digits."""
         inverse = self.distinct.merged.inverse
         order = np.argsort(inverse, kind="stable")
         if len(order) == len(self.C):
             return np.zeros(len(self.C))
         bounds = self.bounds(order).astype(np.longdouble)
         firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
-        lost, trained = np.zeros(len(self.C)), inverse[order[firsts]]
+        missed, trained = np.zeros(len(self.C)), inverse[order[firsts]]
         with np.errstate(invalid="ignore"):  # of infinite bounds
-            lost[trained] = np.abs(np.add.reduceat(bounds, firsts) - self.C[trained])
-        return np.nan_to_num(lost, nan=0.0)
+            missed[trained] = np.add.reduceat(bounds, firsts) - self.C[trained]
+        return np.nan_to_num(missed, nan=0.0)
 
     def judged(self, qp: SignedQP, rows: Floats, solution: Solution, tol: float) -> Solution:
         """The solution on the distinct rows `rows`, with what its certificate does not know of their copies."""
-        bounded = (solution.beta != 0) & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
-        lost = float(qp.at_variables(self._lost[rows])[bounded].sum())
-        if lost == 0.0:
+        at_bound = (solution.beta != 0) & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
+        missed = np.where(at_bound, np.sign(solution.beta) * qp.at_variables(self._missed[rows]), 0.0)
+        if not missed.any():
             return solution
-        found = solution.certificate
-        doubt = lost * float(np.abs(qp.diagonal).max())  # of an output
-        box = np.maximum(np.abs(qp.lo), np.abs(qp.hi))
-        steepest = float(box[np.isfinite(box)].sum()) + 0.5 * float(np.abs(solution.beta).sum())
-        found = dataclasses.replace(
-            found,
-            uncertainty=found.uncertainty + 2.0 * doubt,
-            bar=found.bar + doubt * steepest,
-            infeasibility=found.infeasibility + lost,
-        )
+        found = _doubted(qp, solution, missed)
+        if solution.status is Status.CONVERGED and not found.proves(tol):
+            found = _moved(qp, solution, missed)
         doubtful = solution.status is Status.CONVERGED and not found.proves(tol)
         return dataclasses.replace(solution, certificate=found, status=Status.STALLED if doubtful else solution.status)
 
@@ -93,3 +90,33 @@ class Copies:
         at_bound = np.abs(coef[of]) == self.C[of]
         bounds = np.sign(coef[of]) * self.bounds(copies) / scale
         return np.where(at_bound, bounds, shared(coef / scale, of, self.distinct.weights[copies]))
+
+
+def _doubted(qp: SignedQP, solution: Solution, missed: Floats) -> Certificate:
+    """The certificate of beta + `missed` (m,), by what they can change at most: no product with K."""
+    found, lost = solution.certificate, float(np.abs(missed).sum())
+    doubt = lost * float(np.abs(qp.diagonal).max())  # of an output
+    box = np.maximum(np.abs(qp.lo), np.abs(qp.hi))
+    steepest = float(box[np.isfinite(box)].sum()) + 0.5 * float(np.abs(solution.beta).sum())
+    return _wider(found, 2.0 * doubt, doubt * steepest, lost)
+
+
+def _moved(qp: SignedQP, solution: Solution, missed: Floats) -> Certificate:
+    """The same by the outputs K `missed` (n,), less their middle: a multiplier takes up what all outputs share."""
+    found, lost, coef = solution.certificate, float(np.abs(missed).sum()), qp.at_rows(missed)
+    outputs = solution.decision - (float(solution.multipliers.mean()) if len(solution.multipliers) else 0.0)
+    change = matvec(qp.source, coef) + qp.shift * coef.sum()
+    about = float(np.median(change[qp.at_rows(solution.beta) != 0])) if len(qp.groups.sums) == 1 else 0.0
+    errors = np.abs(change - about) + EPS * np.abs(solution.decision)
+    doubt = evaluate(qp, solution.beta, known=(outputs, errors)).certificate
+    objectives = abs(float(coef @ outputs)) + abs(float(qp.p @ missed))
+    return _wider(found, doubt.uncertainty, doubt.bar + objectives, lost)
+
+
+def _wider(found: Certificate, uncertainty: float, bar: float, lost: float) -> Certificate:
+    return dataclasses.replace(
+        found,
+        uncertainty=found.uncertainty + uncertainty,
+        bar=found.bar + bar,
+        infeasibility=found.infeasibility + lost,
+    )

@@ -177,6 +177,23 @@ def test_bounded__asks_for_a_box_or_a_convex_program():
     assert not judge.bounded(program.Program("sigmoid", -1.0, X, y, 1e4, "squared_hinge"))
 
 
+def test_libsvm__has_not_solved_what_has_no_least_value():
+    """Its answer is a stationary point there: another beta has a dual far above, which LIBSVM did not meet."""
+    far = {"bounded": False, "truth__dual": 1e40, "truth__primal": 1e41}
+    assert not verdicts.peer_solved(record(**far))
+    assert verdicts.peer_solved(record(**far, truth__infeasibility=1.0))
+    assert verdicts.peer_solved(record(**far | {"bounded": True}))
+    assert verdicts.peer_solved(record(bounded=False))
+
+
+def test_rounding__is_what_a_last_digit_of_the_outputs_costs():
+    X, y = np.array([[-1.0], [1.0]]), np.array([-1.0, 1.0])
+    truth = judge.judge(program.Program("linear", 1.0, X, y, 10.0), np.array([-0.5, 0.5]))
+    assert truth.rounding == pytest.approx(2 * 10.0 * 2.0**-52 / 0.5)
+    truth = judge.judge(program.Program("linear", 1.0, X, y, 10.0, "squared_hinge"), np.array([-0.5, 0.5]))
+    assert truth.rounding == pytest.approx(2 * 0.5 * 2.0**-52 / truth.primal)
+
+
 def test_a_runaway__is_no_answer():
     one = program.Program("sigmoid", 1.0, X5, Y5, 1.0, "squared_hinge")
     assert judge.judge(one, np.full(5, 1e200)).kkt_gap == np.inf
@@ -261,6 +278,8 @@ def record(**changes):
         ({"truth__dual": 9.9999, "claims__dual": 9.9999, "case": "iris/raw/sigmoid/hinge/C=1/equal"}, []),
         ({"ours__status": "stalled"}, ["stalled unjustly", "unsolved"]),
         ({"ours__status": "stalled", "truth__load_centred": 1.0, "peer__truth": None}, ["unsolved"]),
+        ({"ours__status": "stalled", "truth__rounding": 2e-6}, ["unsolved"]),
+        ({"ours__status": "stalled", "truth__rounding": 5e-7}, ["stalled unjustly", "unsolved"]),
         ({"ours__cpu_seconds": 12.0}, ["unsolved", "late"]),
         ({"truth": None}, ["failed", "unsolved"]),
     ],

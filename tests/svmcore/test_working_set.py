@@ -5,7 +5,8 @@ import pytest
 
 from svmcore import ResidentGram
 from svmcore.solvers import smo
-from svmcore.solvers.smo import SMO, WorkingSet
+from svmcore.solvers.smo import SMO
+from svmcore.solvers.working_set import WorkingSet
 from svmcore.squares import Squares, give_back, squares
 from svmcore.state import MemoryState
 from svmcore.tasks import classification

@@ -22,6 +22,7 @@ class Truth:
     """One answer, judged at its centred scores; `plain_...` are those of the kernel as it is, not centred.
 
     `loads`: eps64 times the largest kernel value times ||beta||_1, as it is and centred: what float64 can tell.
+    `rounding`: what the last digit of every K beta in float64 can cost the primal, relative to it.
     """
 
     kkt_gap: float
@@ -35,6 +36,7 @@ class Truth:
     n_support: int
     load: float
     load_centred: float
+    rounding: float
     precision: str
     error: float
 
@@ -69,6 +71,7 @@ def judge(program: Program, beta: Float, finest: bool = False) -> Truth:
         n_support=int(np.count_nonzero(beta)),
         load=load,
         load_centred=load_centred,
+        rounding=_rounding(program, beta, found.centred) / primal if primal > 0.0 else 0.0,
         precision=found.precision,
         error=found.error,
     )
@@ -76,7 +79,7 @@ def judge(program: Program, beta: Float, finest: bool = False) -> Truth:
 
 def _nothing(n: int) -> Truth:
     """The worth of no answer."""
-    return Truth(*[np.inf] * 3, np.inf, *[np.inf] * 3, np.inf, n, np.inf, np.inf, "none", np.inf)
+    return Truth(*[np.inf] * 3, np.inf, *[np.inf] * 3, np.inf, n, *[np.inf] * 3, "none", np.inf)
 
 
 def bounded(program: Program) -> bool:
@@ -99,6 +102,12 @@ def bounded(program: Program) -> bool:
 
 def _loads(program: Program, sizes: Sizes, l1: float) -> tuple[float, float]:
     return EPS * sizes.k_max * l1, EPS * sizes.k_max_centred * l1
+
+
+def _rounding(program: Program, beta: Float, f: Float) -> float:
+    """Sum of eps64 abs(f_i) times the slope of the loss of row i, which a support vector may have."""
+    slope = np.where(beta != 0.0, program.cost, 0.0) if program.loss == "hinge" else np.abs(beta)
+    return EPS * float(slope @ np.abs(f))
 
 
 def can_tell(load: float) -> bool:

@@ -1,0 +1,75 @@
+"""The working set of `smo`: which variables are in it, and where their square of K lies."""
+
+import numpy as np
+
+from svmcore.passes.working_set import place_strip
+from svmcore.points import Floats
+from svmcore.qp import SignedQP
+from svmcore.runtime.memory import empty
+from svmcore.squares import squares
+from svmcore.state import WorkingSetState
+
+__all__ = ["PADDING", "WholeSet", "WorkingSet"]
+
+PADDING = 16  # keeps a column of the square from falling into one set of the cache
+
+
+class WorkingSet:
+    """The variables of a working set in fixed places of one square of K, so that only newcomers are gathered."""
+
+    precision = 0.1  # of the KKT gap on all rows, to which a round solves: more would be wasted on a part
+
+    def __init__(self, state: WorkingSetState, qp: SignedQP, capacity: int) -> None:
+        self.state, self.qp, self.capacity = state, qp, capacity
+        self.members = np.empty(0, dtype=np.int64)
+        self.outside = np.ones(state.m, dtype=bool)
+        self.square = empty((capacity, capacity + PADDING), qp.source.dtype)
+
+    def release(self) -> None:
+        """Leave the square to the next solve of this thread; it is not written to any more."""
+        known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
+        squares().keep(self.qp.source, self.qp.shift, known, self.square)
+
+    def advance(self, newcomers: int) -> None:
+        """Admit about so many of the worst violators outside; at least half of a full set stays."""
+        count = min(max(newcomers, len(self.members) // 4), 4 * newcomers, max(2, self.capacity // 2))
+        self.admit(self.state.candidates(count, self.outside))
+
+    def admit(self, newcomers: Floats) -> None:
+        """Add variables; where the set is full they take the places of the least important members."""
+        q = len(self.members)
+        fresh = np.arange(q, min(q + len(newcomers), self.capacity))
+        surplus = len(newcomers) - len(fresh)
+        worth = self.state.importance(self.members) if surplus else self.members
+        leaving = np.argpartition(worth, surplus - 1)[:surplus] if surplus else np.empty(0, dtype=np.int64)
+        places = np.concatenate([fresh, leaving])
+        self.outside[self.members[leaving]] = True
+        self.outside[newcomers] = False
+        self.members = np.concatenate([self.members, newcomers[: len(fresh)]])
+        self.members[places] = newcomers
+        self._gather(places, newcomers)
+
+    def _gather(self, places: Floats, newcomers: Floats) -> None:
+        q = len(self.members)
+        if np.array_equal(newcomers, self.members):  # all are new, in order: the square is the strip
+            self.state.square(newcomers, self.members, self.square[:q, :q])
+            return
+        strip = np.empty((len(newcomers), q), self.square.dtype)
+        self.state.square(newcomers, self.members, strip)
+        place_strip(strip, places, self.square)
+
+
+class WholeSet:
+    """All variables of a small problem whose K is in memory, as one working set: nothing is selected or copied."""
+
+    precision = 0.0
+
+    def __init__(self, qp: SignedQP, K: Floats) -> None:
+        self.members = np.arange(qp.m)
+        self.square = K + qp.shift if qp.shift else K
+
+    def advance(self, newcomers: int) -> None:
+        """Nothing is outside."""
+
+    def release(self) -> None:
+        """Nothing was taken."""
