@@ -164,8 +164,10 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
     meta, model = stored.metadata, stored.model
     if dataset.fingerprint != meta["data"]:
         return [Difference("data", meta["data"], dataset.fingerprint)]
+    n_goals = stored.kind.n_goals(len(dataset.classes), model.scheme)
     checks = {
         "classes": (meta["classes"], list(dataset.classes)),
+        "problems": ([len(meta["tasks"]), len(meta["per_class"])], [n_goals, n_goals]),
         "scaling": (_listed(stored.scaling), _listed(dataset.scaling)),
     }
     if meta["format"] >= 4:

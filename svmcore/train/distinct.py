@@ -36,11 +36,6 @@ class Distinct:
         """The distinct rows (m, p): a copy, which a linear machine of many rows does without."""
         return self.given if self.at is None else self.given[self.at]
 
-    @property
-    def n_features(self) -> int:
-        """Number of columns."""
-        return int(self.given.shape[1])
-
     def take(self, rows: Floats) -> Rows:
         """Some of the distinct rows."""
         return self.given[rows if self.at is None else self.at[rows]]

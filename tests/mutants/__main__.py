@@ -115,37 +115,42 @@ def environment(module: dict[str, Any]) -> dict[str, str]:
     """Compiled code in a folder of its own; with `jit = false` Python runs the compiled functions as they are."""
     jit = {} if module.get("jit", True) else {"NUMBA_DISABLE_JIT": "1"}
     own = {"PYTHONPATH": str(TREE), "NUMBA_CACHE_DIR": str(SCRATCH / "numba"), "OPENBLAS_NUM_THREADS": "1"}
-    quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    quick = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return os.environ | own | jit | quick
 
 
 @contextlib.contextmanager
 def forks(name: str, module: dict[str, Any]) -> Iterator[list[str]]:
     """The command that runs the tests of a module in the copy, from a process that waits with its imports done."""
-    sound = subprocess.run(
-        [sys.executable, "-m", "pytest", *pytest_options(module)], cwd=TREE, env=environment(module), check=False
-    )
-    if sound.returncode:
-        sys.exit(f"the tests of {name} fail without a fault")
     script = str(HERE / "forks.py")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         address = Path(folder) / "socket"  # its path must be short
-        given = ["serve", str(address), str(module["timeout"]), *pytest_options(module)]
+        paths = ",".join({module["path"], *(fault["path"] for fault in planted_in(name))})
+        facts = [paths, str(module["timeout"]), ",".join(module.get("kept", []))]
+        given = ["serve", str(address), *facts, *pytest_options(module)]
         server = subprocess.Popen([sys.executable, script, *given], cwd=TREE, env=environment(module))
+        test = [sys.executable, "-S", script, "ask", str(address)]
         try:
-            while not address.exists():
+            while not address.exists() and server.poll() is None:
                 time.sleep(0.05)
-            yield [sys.executable, "-S", script, "ask", str(address)]
+            if server.poll() is not None or subprocess.run(test, check=False).returncode:
+                sys.exit(f"the tests of {name} fail without a fault")
+            yield test
         finally:
             server.kill()
             server.wait()
 
 
-def planted(name: str, test: list[str]) -> list[str]:
-    """Faults of `planted.toml` that the tests of a module should notice and do not."""
+def planted_in(name: str) -> list[dict[str, str]]:
+    """Faults of `planted.toml` that are for the tests of a module."""
     faults = tomllib.loads((HERE / "planted.toml").read_text())["planted"]
+    return [fault for fault in faults if fault["module"] == name]
+
+
+def planted(name: str, test: list[str]) -> list[str]:
+    """Those that the tests of a module should notice and do not."""
     missed = []
-    for fault in (fault for fault in faults if fault["module"] == name):
+    for fault in planted_in(name):
         path = TREE / fault["path"]
         sound = path.read_text()
         if sound.count(fault["was"]) != 1:
@@ -181,7 +186,7 @@ def config_of(module: dict[str, Any], test: list[str]) -> str:
         "[cosmic-ray]",
         f"module-path = {json.dumps(module['path'])}",
         f"test-command = {json.dumps(shlex.join(test))}",
-        f"timeout = {module['timeout'] + 60.0}",  # the fork ends itself before
+        f"timeout = {20.0 * module['timeout'] + 60.0}",  # the fork ends itself before
         "excluded-modules = []",
         '[cosmic-ray.distributor]\nname = "local"',
         "[cosmic-ray.filters.operators-filter]",

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from svmcore import RBF, Linear, Precomputed
 from svmcore.errors import InvalidProblem
-from svmcore.train.distinct import distinct_rows, merge_precomputed, shared
+from svmcore.train.distinct import Distinct, distinct_rows, merge_precomputed, shared
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
 CODES = np.array([0, 1, 0, 1, 1, 1])
@@ -94,6 +94,30 @@ def test_distinct_rows__grouped_are_slices_in_the_order_of_all():
         np.testing.assert_array_equal(grouped.rows[grouped.codes == code], whole.rows[whole.codes == code])
     np.testing.assert_array_equal(grouped.rows[grouped.merged.inverse], X)
     np.testing.assert_array_equal(grouped.merged.counts, np.bincount(grouped.merged.inverse))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_distinct_rows__as_given_are_read_in_sequence_and_copied_by_nobody(form):
+    X, codes, weights = many(4)
+    found, sorted_ = (distinct_rows(Linear(), form(X), codes, weights, False, each) for each in (True, False))
+    assert (found.as_given, sorted_.as_given) == (True, False)
+    assert (np.diff(found.at) > 0).all() != (np.diff(sorted_.at) > 0).all()
+    assert table(found) == table(sorted_)
+    assert found.given.shape == X.shape
+    for each in (found, sorted_):
+        rows = each.rows.toarray() if sparse.issparse(each.rows) else each.rows
+        np.testing.assert_array_equal(rows[each.merged.inverse], X)
+        some = each.take(np.array([5, 0, 3]))
+        np.testing.assert_array_equal(some.toarray() if sparse.issparse(some) else some, rows[[5, 0, 3]])
+
+
+def test_distinct__of_rows_that_are_all_distinct_takes_them_where_they_are():
+    """As the folds of a search have them: rows of the table, in its order."""
+    whole = distinct_rows(Linear(), ROWS, CODES, None, False)
+    fold = Distinct(whole.kept, whole.merged, whole.weights, whole.total, whole.codes, whole.rows)
+    np.testing.assert_array_equal(fold.take(np.array([2, 0])), whole.rows[[2, 0]])
+    assert fold.rows is whole.rows
+    assert not fold.as_given  # their order is by content
 
 
 def test_at_distinct__is_the_sum_over_the_copies():

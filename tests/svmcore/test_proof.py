@@ -121,6 +121,12 @@ def test_gap__of_the_group_that_is_furthest_off():
     assert certify(alone, np.array([1.0, 1.0])).kkt_gap == 3.0  # the first cannot grow
 
 
+def test_gap__of_variables_beside_a_group_that_nobody_is_in():
+    qp = program(np.zeros((2, 2)), [2.0, -3.0], [-1, -1], [1, 1], Groups((0.0,), np.array([-1, -1], np.int8)))
+    found = certify(qp, np.zeros(2))
+    assert (found.kkt_gap, found.primal, found.dual) == (3.0, 5.0, 0.0)
+
+
 def test_infeasibility__is_the_worst_of_box_and_sums():
     K, codes = np.eye(3), np.array([0, 0, 1], np.int8)
     qp = program(K, [1, 1, 1], [0, 0, 0], [1, 1, 1], Groups((0.5, 0.25), codes))
@@ -183,6 +189,16 @@ def test_bar__counts_the_rounding_of_the_objectives_own_sums():
     assert certify(hard, np.array([0.5, -1.0])).bar == pytest.approx(
         EPS * (2 / 8 + 8) * (6.0 + 2.5), rel=1e-12, abs=0.0
     )
+
+
+@pytest.mark.parametrize("m", [16, 64, 800])
+def test_uncertainty__of_served_sums_is_a_rounding_for_every_eighth_term_and_eight_more(m):
+    """K = 1 and beta = 1: every output is 1, and so is what it is made of."""
+    p = 1.0 + np.array([2.0**-30, -(2.0**-30)] * (m // 2))
+    qp = program(np.eye(m), p, [-2] * m, [2] * m, Groups((float(m),)))
+    found = evaluate(qp, np.ones(m), INF).certificate
+    assert (found.kkt_gap, found.exact) == (2.0**-29, 0)
+    assert found.uncertainty == pytest.approx(2.0 * EPS * (m / 8 + 8), rel=1e-4, abs=0.0)
 
 
 # ---- what counts as a proof

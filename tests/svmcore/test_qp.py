@@ -293,3 +293,22 @@ def test_exact_sum__is_rounded_once():
     values = np.array([1e16, 1.0, -1e16, 0.0, 1e-9, 2.0**-60])
     assert exact_sum(values) == float(total_of(values)) != values.sum()
     assert exact_sum(np.zeros(3)) == exact_sum(np.empty(0)) == 0.0
+
+
+# ---- back from a scaling
+@pytest.mark.parametrize("side", [1.0, -1.0])
+@pytest.mark.parametrize("bound", [4.0, 1e-3, 1e9])
+def test_snapped__a_variable_within_the_rounding_of_a_scaling_was_on_its_bound(side, bound):
+    near, far = bound * (1.0 - 0.9e-12), bound * (1.0 - 1.1e-12)
+    beyond, middle = bound * (1.0 + 0.9e-12), 0.5 * bound
+    beta = side * np.array([near, far, beyond, middle, 0.0, -near, 1e-300])
+    lo, hi = sorted([side * bound, -2.0 * side * bound])
+    qp = program(np.full(7, lo), np.full(7, hi))
+    expected = beta.copy()
+    expected[[0, 2]] = side * bound
+    np.testing.assert_array_equal(qp.snapped(beta), expected)
+
+
+def test_snapped__nothing_is_next_to_no_bound():
+    beta = np.array([0.0, 1.0, -1e300])
+    np.testing.assert_array_equal(program([-INF] * 3, [INF] * 3).snapped(beta), beta)
