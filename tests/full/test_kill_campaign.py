@@ -56,12 +56,13 @@ def content(run):
 
 @pytest.fixture(scope="module")
 def whole(batch, env, tmp_path_factory):
-    """Content of the run that nobody disturbs."""
+    """Content of the run that nobody disturbs, and how many seconds that takes."""
     folder = tmp_path_factory.mktemp("whole")
+    began = time.monotonic()
     with driver(folder, batch, env, False, folder / "runs") as process:
         assert process.wait(timeout=300) == 0
     assert len(answers(folder / "runs")) == PROBLEMS
-    return content(*published(folder / "runs"))
+    return content(*published(folder / "runs")), time.monotonic() - began
 
 
 @contextlib.contextmanager
@@ -153,7 +154,7 @@ def strike(victim, process, cluster, chance):
 
 @pytest.mark.parametrize("number", range(KILLS))
 def test_kill__costs_what_was_in_flight_and_nothing_else(number, batch, env, whole, tmp_path):
-    chance = random.Random(f"{SEED}-{number}")
+    chance, (expected, seconds) = random.Random(f"{SEED}-{number}"), whole
     victim = VICTIMS[number % len(VICTIMS)]
     prefect = victim == "Prefect's server" or (number // len(VICTIMS)) % 2 == 1
     store, config = tmp_path / "runs", dict(batch)
@@ -181,10 +182,11 @@ def test_kill__costs_what_was_in_flight_and_nothing_else(number, batch, env, who
         assert code in (CODES[victim], 0, -SIGNALS[victim])  # before Python listens, a signal ends it as it ends any
     else:
         assert code == 0
+        assert took <= seconds + END_SECONDS  # what was left to do, at most the whole run, and 15 s
     listed = published(store)
     assert len(listed) == 1 if code == 0 else len(listed) <= 1
     again(batch, env, store, tmp_path, before if code else None)
-    assert all(content(run) == whole for run in published(store))
+    assert all(content(run) == expected for run in published(store))
     assert len(published(store)) == len(listed) + 1
     for left in (".drafts/*", ".cache/live/*", ".cache/.leases/*", ".cache/*/.building/*"):
         assert not list(store.glob(left)), left
