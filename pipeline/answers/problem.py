@@ -33,6 +33,7 @@ __all__ = [
     "ProblemTask",
     "bounds",
     "check_feasible",
+    "dataset_of",
     "fold_codes",
     "held_out_counts",
     "problem_of",
@@ -144,21 +145,22 @@ def _factor(folder: str) -> FactorRows:
 
 # --- targets, copies and bounds --------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=4)
-def _dataset(path: str) -> Any:
+def dataset_of(path: str) -> Any:
+    """The dataset at a path, opened once: that reads and checks its small arrays."""
     return open_dataset(path)
 
 
 @functools.lru_cache(maxsize=4)
 def targets_of(path: str) -> tuple[Any, Any]:
     """Targets (m,) and counts (m,) of the merged rows."""
-    dataset = _dataset(path)
+    dataset = dataset_of(path)
     return np.asarray(dataset.targets()), np.asarray(dataset.counts(), np.float64)
 
 
 @functools.lru_cache(maxsize=2)
 def fold_codes(path: str, folds: int, seed: int) -> Any:
     """Fold (n_train,) of every original row: by lot, or with 0 folds, those of the dataset's fold column."""
-    dataset = _dataset(path)
+    dataset = dataset_of(path)
     if not folds:
         return dataset.folds()
     if not dataset.kind.stratified:
@@ -173,7 +175,7 @@ def target_of(task: ProblemTask) -> Target:
 
 @functools.lru_cache(maxsize=1)
 def _goals(path: str, multiclass: str) -> Sequence[Target]:
-    dataset = _dataset(path)
+    dataset = dataset_of(path)
     return dataset.kind.goals(targets_of(path)[0], len(dataset.classes), multiclass)
 
 
@@ -187,7 +189,7 @@ def training_counts(task: ProblemTask) -> Any:
 def held_out_counts(path: str, fold: tuple[int, int, int]) -> Any:
     """Copies (m,) of every merged row that the fold holds out: a row may have copies on both sides."""
     folds, seed, index = fold
-    dataset = _dataset(path)
+    dataset = dataset_of(path)
     held_out = dataset.inverse()[fold_codes(path, folds, seed) == index]
     return np.bincount(held_out, minlength=dataset.n_merged).astype(np.float64)
 
@@ -195,7 +197,7 @@ def held_out_counts(path: str, fold: tuple[int, int, int]) -> Any:
 def bounds(task: ProblemTask) -> Any:
     """C_i (m,) = C x trained copies of row i x weight of its class; 0 leaves a row out, also for C = inf."""
     share = training_counts(task)
-    if _dataset(task.dataset).kind.answers == "labels":
+    if dataset_of(task.dataset).kind.answers == "labels":
         share = share * _class_weights(task, share) * (target_of(task).y != 0)
     C = math.inf if task.C is None else task.C
     return np.multiply(C, share, out=np.zeros(len(share)), where=share > 0)
@@ -204,7 +206,7 @@ def bounds(task: ProblemTask) -> Any:
 def _class_weights(task: ProblemTask, counts: Any) -> Any:
     """Weight (m,) of the class of each row."""
     codes, _ = targets_of(task.dataset)
-    n_classes, given = len(_dataset(task.dataset).classes), task.class_weight
+    n_classes, given = len(dataset_of(task.dataset).classes), task.class_weight
     if given is None:
         return np.ones(len(codes))
     if given == "balanced":
@@ -229,7 +231,7 @@ def check_feasible(tasks: Iterable[ProblemTask]) -> None:
     for task in tasks:
         if type(task.built).check is Task.check:  # most machines object to nothing
             continue
-        goal, dataset = target_of(task), _dataset(task.dataset)
+        goal, dataset = target_of(task), dataset_of(task.dataset)
         try:
             task.built.check(goal.y, bounds(task))
         except InvalidProblem as error:

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.calibrate import sigmoid_of
-from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
-from pipeline.rows.dataset import open_dataset
+from pipeline.answers.problem import FORMAT, ProblemTask, dataset_of, held_out_counts, target_of, training_counts
 from pipeline.storage.cache import finished
 from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
@@ -167,7 +166,7 @@ def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
 
 def _slack(task: ProblemTask, decision: Floats, epsilon: float | None, counts: Floats) -> float:
     """Sum of what the original rows trained on cost, before C."""
-    y, kind = target_of(task).y, open_dataset(task.dataset).kind
+    y, kind = target_of(task).y, dataset_of(task.dataset).kind
     trained = np.where(y != 0, counts, 0.0) if kind.answers == "labels" else counts
     width = getattr(task.built, "epsilon", 0.0) if epsilon is None else epsilon
     return float(trained @ kind.losses(y, decision, width))
@@ -245,15 +244,18 @@ def read_answer(task: ProblemTask, names: Sequence[str] = ARRAYS) -> tuple[Probl
     return _result(task.fingerprint, record, values), values["decision"]
 
 
-def read_answers(tasks: Sequence[ProblemTask]) -> tuple[list[ProblemResult], Any]:
-    """Answers of several tasks on the same rows, without residuals, and their decision values (m, k).
+COEFFICIENTS = ("support", "rows", "beta")
+
+
+def read_answers(tasks: Sequence[ProblemTask], names: Sequence[str] = COEFFICIENTS) -> tuple[list[ProblemResult], Any]:
+    """Answers of several tasks on the same rows, with these of their arrays, and their decision values (m, k).
 
     These are classes times rows, so they are kept in a file of the cache, which ends with them; one answer is in memory
     at a time.
     """
     results, columns = [], None
     for k, task in enumerate(tasks):
-        result, decision = read_answer(task, ("support", "rows", "beta"))
+        result, decision = read_answer(task, names)
         if columns is None:
             columns = scratch(Path(task.root), (len(tasks), len(decision)))
         columns[k] = decision

@@ -145,11 +145,18 @@ def compute_grams(
         create(folder, (dataset.n_merged, dataset.n_merged), dtype, f"the {KIND}")
     tasks = _tasks(dataset, numeric, dtype, folders)
     reused = np.zeros(len(kernels), int)
+
+    def told(done: int) -> None:
+        tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
+
     try:
         for done, (_, intact) in enumerate(workers.map(compute_strip, in_turn(Path(root), tasks)), start=1):
             reused += intact
-            tell("kernel", done, len(tasks), reused=int(reused.sum()), kernels=len(kernels))
-        reused -= _repaired(tasks, workers)
+            told(done)
+        repaired = _repaired(tasks, workers)
+        reused -= repaired
+        if repaired.any():
+            told(len(tasks))
     finally:
         unmap()  # the solver maps K too, and pages count once a mapping
     for folder, kernel in zip(folders, numeric, strict=True):

@@ -114,7 +114,7 @@ def cross_validated(
     """Entry of a point from its answered problems `tasks[fold][target]`, with the scores of these names."""
     scores, results = [], []
     for fold in tasks:
-        answers, decision = read_answers(fold)
+        answers, decision = read_answers(fold, ("rows",))
         scores.append(_fold_scores(dataset, fold, names, decision, sigmoids_of(answers)))
         results.append(answers)
     return entry_of(index, params, scores, tasks, results)

@@ -29,6 +29,9 @@ OLD_PROBABILITY = (
 )
 
 
+CERTAINLY_CLASSES = "biuUS"  # kinds of labels that can be nothing else
+
+
 class Classifier(FittedClassifier, ClassifierMixin, Machine):
     """What SVC and NuSVC share: classes, their weights, pairs or one against the rest, probabilities."""
 
@@ -54,21 +57,24 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
     def _targets(self, y: Any) -> Any:
         if self.probability != "deprecated":
             warnings.warn(OLD_PROBABILITY.format(type(self).__name__), FutureWarning, stacklevel=5)
-        return column_or_1d(y, warn=True)
+        checked = isinstance(y, np.ndarray) and y.ndim == 1
+        return y if checked else column_or_1d(y, warn=True)
 
     def _encode(self, y: Any, weights: Floats | None) -> tuple[Floats, Floats, bool]:
         """Class codes; a class without a row of positive weight does not exist."""
-        check_classification_targets(y)
-        n_classes = len(np.unique(y))
-        if n_classes < 2:
-            raise ValueError(f"The number of classes has to be greater than one; got {n_classes} class")
+        if y.dtype.kind not in CERTAINLY_CLASSES:
+            check_classification_targets(y)
         before: Any = getattr(self, "classes_", None)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
         kept = slice(None) if weights is None else weights > 0
-        self.classes_, kept_codes = np.unique(y[kept], return_inverse=True)
-        codes = np.zeros(len(y), dtype=np.int64)
-        codes[kept] = kept_codes
-        self.class_weight_ = np.ones(len(self.classes_))
-        if len(self.classes_) > 1:
+        if weights is not None:
+            classes, kept_codes = np.unique(y[kept], return_inverse=True)
+            codes = np.zeros(len(y), dtype=np.int64)
+            codes[kept] = kept_codes
+        self.classes_, self.class_weight_ = classes, np.ones(len(classes))
+        if self.class_weight is not None and len(classes) > 1:
             of = None if weights is None else weights[kept]
             self.class_weight_ = compute_class_weight(
                 self.class_weight, classes=self.classes_, y=y[kept], sample_weight=of

@@ -3,6 +3,7 @@
 What differs from scikit-learn's classes, and why, is in docs/coming_from_sklearn.md.
 """
 
+import functools
 import warnings
 from abc import ABC, abstractmethod
 from numbers import Integral, Real
@@ -99,6 +100,12 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
     n_jobs: int | None
     warm_start: bool
     approximation: Any
+
+    @classmethod
+    @functools.cache  # a look at a signature takes as long as a small problem
+    def _get_param_names(cls) -> list[str]:
+        names: list[str] = super()._get_param_names()
+        return names
 
     def _hold(self, parameters: dict[str, Any]) -> None:
         """Keep the arguments of `__init__`, its `locals()`, as they are: checks are for `fit`."""

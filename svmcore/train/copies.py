@@ -44,9 +44,9 @@ class Copies:
     def _missed(self) -> Floats:
         """What the bounds of its copies come to beyond that of each distinct row (m,), summed in more digits."""
         inverse = self.distinct.merged.inverse
-        order = np.argsort(inverse, kind="stable")
-        if len(order) == len(self.C):
+        if len(inverse) == len(self.C):
             return np.zeros(len(self.C))
+        order = np.argsort(inverse, kind="stable")
         bounds = self.bounds(order).astype(np.longdouble)
         firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
         missed, trained = np.zeros(len(self.C)), inverse[order[firsts]]

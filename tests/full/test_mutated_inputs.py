@@ -1,7 +1,7 @@
 """Files with some bytes changed, through the functions that the commands call: an error of the input, or none.
 
 MARGINFLOW_MUTATIONS sets how many of each kind (default 1,500: two minutes for all); 40,000 of each are 300,000 in all.
-The command line takes a fiftieth of that in each of its 14 ways.
+The command line takes a fiftieth of that in each of its 14 ways. SEED picks others.
 """
 
 import bz2
@@ -31,6 +31,7 @@ from svmcore.errors import SVMError
 
 pytestmark = [pytest.mark.full, pytest.mark.filterwarnings("ignore")]
 COUNT = int(os.environ.get("MARGINFLOW_MUTATIONS", "1500"))
+SEED = os.environ.get("SEED", "1")
 ROOM = 2 << 30
 TOKENS = [b"\0", b"\xff", b"-1", b"nan", b"1e999", b'"', b"\n", b"\r", b",", b":", b"&a ", b"*a", b"9" * 25, b"{", b"["]
 TOKENS += [b"!!int x", b"\xef\xbb\xbf", b"<<: ", b"${X}", b"null", b"true"]
@@ -100,7 +101,7 @@ def contents(folder):
     "name", ["x.csv", "x.csv.gz", "x.libsvm", "x.libsvm.bz2", "x.npz", "y.npz", "x.parquet", "x.yaml"]
 )
 def test_files(name, tmp_path):
-    whole, path, chance = contents(tmp_path)[name], tmp_path / name, random.Random(name)
+    whole, path, chance = contents(tmp_path)[name], tmp_path / name, random.Random(f"{SEED}-{name}")
     for _ in range(COUNT):
         data = mutated(whole, chance)
         path.write_bytes(data)
@@ -122,7 +123,7 @@ def test_zarr(tmp_path):
     group = zarr.create_group(str(tmp_path / "x.zarr"))
     group.create_array("X", data=X)
     group.create_array("y", data=Y)
-    for path, data in changed_files(tmp_path / "x.zarr", random.Random(1)):
+    for path, data in changed_files(tmp_path / "x.zarr", random.Random(f"{SEED}-zarr")):
         survives(rows_of(tmp_path / "x.zarr"), (path.name, data))
 
 
@@ -131,7 +132,7 @@ def test_models(rows_run, tmp_path, hashed):
     """Whoever changes a model can hash it again."""
     folder = Path(shutil.copytree(rows_run["model"], tmp_path / "model.zarr"))
     rows = [[0.0, 1.0]]
-    for path, data in changed_files(folder, random.Random(2)):
+    for path, data in changed_files(folder, random.Random(f"{SEED}-model")):
         if hashed and path.name not in ("manifest.json", "owner"):
             write_model_manifest(folder)
         survives(lambda: load_model(folder).predict(rows), (path.relative_to(folder), data))
@@ -143,7 +144,7 @@ def test_run_folders(rows_run, tmp_path):
     folder.mkdir()
     for name in ("config.yaml", "metrics.json", "evaluation.json"):
         shutil.copy(Path(rows_run["run"], name), folder / name)
-    for path, data in changed_files(folder, random.Random(3)):
+    for path, data in changed_files(folder, random.Random(f"{SEED}-run")):
         survives(lambda: read_run(folder), (path.name, data))
 
 
@@ -190,7 +191,7 @@ RUN = ["runs/x/*/*", "runs/x/*/model.zarr/**/*"]
 def test_command_line(way, trained, tmp_path, monkeypatch, capfd):
     """Exit 0, 1, 2 or 3; a fault of ours would be a traceback, which MARGINFLOW_DEBUG asks for."""
     monkeypatch.setenv("MARGINFLOW_DEBUG", "1")
-    folder, chance = Path(shutil.copytree(trained, tmp_path / "trained")), random.Random(way)
+    folder, chance = Path(shutil.copytree(trained, tmp_path / "trained")), random.Random(f"{SEED}-{way}")
     monkeypatch.chdir(folder)
     (folder / "x.libsvm").write_text(LIBSVM)
     (run,) = (folder / "runs" / "x").iterdir()

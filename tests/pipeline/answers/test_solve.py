@@ -21,6 +21,7 @@ from pipeline.config.load import load_experiment
 from pipeline.kernel.gram import compute_gram
 from pipeline.rows.dataset import ingest, open_dataset
 from pipeline.storage.leases import LeaseLost
+from pipeline.storage.sealed import Sealed
 from svmcore.kernels import Kernel
 
 GAMMA, C = 0.1, 5.0
@@ -218,6 +219,16 @@ def test_problems__threads_and_worker_processes_give_the_same_bytes(task, two_wo
         assert np.array_equal(ours.beta, theirs.beta)
         assert (ours.bias, ours.certificate) == (theirs.bias, theirs.certificate)
     assert all(ended.reused for ended in solve_chains(alone(there)))
+
+
+def test_problems__read_the_dataset_once_for_all_of_them(task, tmp_path, monkeypatch):
+    """Opening it reads and checks arrays: five times what a problem of 150 rows takes."""
+    solve_problem(elsewhere(task, tmp_path))
+    seen, read = [], Sealed.read
+    monkeypatch.setattr(Sealed, "read", lambda self, name, *rows: seen.append(name) or read(self, name, *rows))
+    for each in (1.0, 2.0, 3.0):
+        solve_problem(elsewhere(task, tmp_path, C=each))
+    assert seen == []
 
 
 def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):

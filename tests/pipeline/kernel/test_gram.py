@@ -158,8 +158,8 @@ def finished(in_memory, tmp_path):
     """A dataset, its finished Gram of five strips and a function that computes it again."""
     dataset = in_memory(normal(300))
 
-    def again():
-        return compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE)
+    def again(progress=None):
+        return compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE, progress)
 
     return again(), again
 
@@ -265,7 +265,9 @@ def test_again__a_damaged_block_whose_checksum_fits_is_found_by_the_rows_and_com
     damage(first.path, before, place)
     with pytest.raises(InputError, match="was changed"):
         first.open()
-    assert again().n_reused == 4
+    told = []
+    assert again(lambda stage, done, total, reused, **info: told.append(reused)).n_reused == 4
+    assert told[-2:] == [5, 4]
     assert np.array_equal(first.open(), before)
 
 
