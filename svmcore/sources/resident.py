@@ -132,27 +132,31 @@ def fill_grams(
     All kernels share the inner products. False if stopped before the end.
     """
     n = len(points)
-    edges = list(range(0, n, TILE))
-    tiles = [(i, j) for i in edges for j in edges if j >= i]
+    parts = [(i, points.rows(i, min(i + TILE, n))) for i in range(0, n, TILE)]  # what they prepare serves many tiles
+    tiles = [(left, right) for at, left in enumerate(parts) for right in parts[at:]]
     stopped: list[bool] = []
 
     def part(start: int, end: int) -> None:
         scratch = [np.empty((min(TILE, n), min(TILE, n)), outs[0].dtype) for _ in outs]
-        for i, j in tiles[start:end]:
+        for left, right in tiles[start:end]:
             if stop is not None and stop():
                 stopped.append(True)
                 return
-            _fill_pair(kernels, points, i, j, outs, scratch)
+            _fill_pair(kernels, left, right, outs, scratch)
 
     split_range(len(tiles), part)
     return not stopped
 
 
 def _fill_pair(
-    kernels: Sequence[Kernel], points: Points, i: int, j: int, outs: Sequence[Floats], scratch: Sequence[Floats]
+    kernels: Sequence[Kernel],
+    down: tuple[int, Points],
+    across: tuple[int, Points],
+    outs: Sequence[Floats],
+    scratch: Sequence[Floats],
 ) -> None:
     """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
-    left, right = points.rows(i, min(i + TILE, len(points))), points.rows(j, min(j + TILE, len(points)))
+    (i, left), (j, right) = down, across
     tiles = [memory.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right)) for memory in scratch]
     half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
     for lo, hi in ((0, half), (half, len(left))):
