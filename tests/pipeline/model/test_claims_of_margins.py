@@ -29,6 +29,8 @@ def test_scale__a_bias_is_what_the_model_divides_by_it_and_a_margin_is_claimed()
     four = found(scale=4.0)
     assert told(four, 0.25 * four.bias) == ["rho of class ant"]  # an SVC has a margin of 1
     assert told(four, four.bias) == ["bias of class ant", "rho of class ant"]
+    wrong, *_ = differences_of(claim_of(four), four.bias, four)
+    assert (wrong.stored, wrong.recomputed) == (four.bias, 0.25 * four.bias)
     near = found(scale=1.0 + 1e-4)  # within the gap
     assert told(near, near.bias / near.scale) == []
 
@@ -46,6 +48,7 @@ def test_low_rank__doubts_are_the_errors_of_both_and_what_the_bias_leaves(scale)
     claim = claim_of(here)
     slack = here.bias_slack(claim)
     assert slack > 1e-4
+    assert len({here, dataclasses.replace(here)}) == 2  # known by identity: arrays do not compare
     np.testing.assert_allclose(here.doubts(None, claim), (2.0 * ERRORS + slack) / scale, rtol=1e-14)
 
 

@@ -294,7 +294,7 @@ def test_verify__facts_of_the_rows_that_are_not_theirs_are_named_and_nothing_els
 
 def test_verify__a_report_names_the_model_its_parts_and_its_progress(rows_run, copied):
     steps = []
-    report = verify(copied, lambda *step: steps.append(step), trust=True)
+    report = verify(copied, progress=lambda *step: steps.append(step), trust=True)
     assert Path(report["model"]) == copied / "model.zarr"
     assert [step for step in steps if step[0] == "verify"] == [("verify", k, 3) for k in (1, 2, 3)]
     keys = {"label", "primal", "dual", "kkt_gap", "relative_gap", "infeasibility", "uncertainty", "bar"}

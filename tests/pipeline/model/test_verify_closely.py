@@ -184,6 +184,18 @@ def test_verify__through_landmarks_names_what_was_forged(low_rank, tmp_path):
 
 
 @pytest.fixture(scope="module")
+def low_rank_classes(rows_config, tmp_path_factory):
+    return run(rows_config | LOW_RANK, store=tmp_path_factory.mktemp("classes"))
+
+
+def test_verify__through_landmarks_of_classes_without_a_margin_of_their_own(low_rank_classes):
+    assert "rho" not in low_rank_classes["per_class"][0]
+    report = verify(low_rank_classes["model"])
+    assert report["differences"] == []
+    assert [entry["label"] for entry in report["per_class"]] == ["ant", "bee", "cat"]
+
+
+@pytest.fixture(scope="module")
 def probable(rows_config, tmp_path_factory):
     return run(rows_config | {"probability": True}, store=tmp_path_factory.mktemp("probable"))
 
