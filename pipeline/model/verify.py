@@ -9,6 +9,7 @@ and any variable of the environment.
 """
 
 import dataclasses
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
 from pipeline.config.values import BUNDLED
 from pipeline.kinds.base import Outputs
+from pipeline.kinds.labels import class_weights
 from pipeline.model import decisions
 from pipeline.model.claims import Difference, Found, LowRankFound, bound_differences, differences_of, variables_of
 from pipeline.model.parts import ChangedPart, is_own_model, model_folder
@@ -140,7 +142,7 @@ def _recompute(
     stored: StoredModel, exp: Experiment, root: Path, progress: Progress
 ) -> tuple[dict[str, Any], list[Difference]]:
     dataset = datasets.ingest(exp, root, progress)
-    differences = _data_differences(stored, dataset)
+    differences = _data_differences(stored, dataset) or _task_differences(stored, exp, dataset)
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences
     entries: list[dict[str, Any]] = []
@@ -155,7 +157,7 @@ def _recompute(
             differences += bound_differences(claim, found)
         entries.append({"label": claim["label"]} | found.record)
         decision[k], doubts[k] = found.decision, found.doubts(served, claim)
-    scores, changed = _score_differences(stored, dataset, decision.T, doubts.T)
+    scores, changed = _score_differences(stored, exp.scores, dataset, decision.T, doubts.T)
     return {"per_class": entries, **scores}, differences + changed
 
 
@@ -176,6 +178,28 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
     if stored.alpha is None and not _equal_rows(dataset.X()[stored.support], model.support_vectors):
         found.append(Difference("support_vectors", "rows of the model", "other rows in the data"))
     return found
+
+
+def _task_differences(stored: StoredModel, exp: Experiment, dataset: Any) -> list[Difference]:
+    """Problems that are not those of the config: answers to others prove nothing of it."""
+    asked = {
+        "machine": exp.machine.spec(),
+        "multiclass": exp.multiclass,
+        "C": exp.C if math.isfinite(exp.C) else None,
+        "class_weight": class_weights(exp.class_weight, dataset.classes),
+        "solver": _lasting(exp.solver_for(dataset.n_features).spec()),
+    }
+    return [
+        Difference(f"{name} of problem {k}", posed[name], value)
+        for k, task in enumerate(stored.metadata["tasks"])
+        for name, value in asked.items()
+        if (posed := _identity(task) | {"solver": _lasting(task["solver"])})[name] != value
+    ]
+
+
+def _lasting(solver: dict[str, Any]) -> dict[str, Any]:
+    """What an answer depends on: no finished one met its time limit."""
+    return {name: value for name, value in solver.items() if name != "time_limit"}
 
 
 def _listed(scaling: Any) -> list[Any]:
@@ -289,9 +313,12 @@ def _identity(stored: dict[str, Any]) -> dict[str, Any]:
 
 # --- the scores -----------------------------------------------------------------------------------------------------
 def _score_differences(
-    stored: StoredModel, dataset: Any, decision: Any, doubts: Any
+    stored: StoredModel, names: Sequence[str], dataset: Any, decision: Any, doubts: Any
 ) -> tuple[dict[str, Any], list[Difference]]:
-    """Scores again: those of training rows within what the doubts (m, k) of their decision values leave open."""
+    """Scores again: those of training rows within what the doubts (m, k) of their decision values leave open.
+
+    Of test rows, all that a model of this config has to state.
+    """
     meta, kind, scheme = stored.metadata, stored.kind, stored.model.scheme
     targets, counts = dataset.targets(), dataset.counts()
     stated = meta.get("scores") or {
@@ -300,7 +327,8 @@ def _score_differences(
     }
     slack = kind.score_slack(targets, decision, doubts, counts.astype(np.float64))
     train = kind.scored(list(slack), Outputs(targets, decision, dataset.classes, scheme, counts, stored.model.sigmoids))
-    tested, claimed = decisions.decide_test_rows(dataset, stored.model, silent), stated["test"] or {}
+    tested = decisions.decide_test_rows(dataset, stored.model, silent)
+    claimed = dict.fromkeys(names if dataset.n_test else ()) | (stated["test"] or {})
     there = Outputs(dataset.test_targets(), tested, dataset.classes, scheme, None, stored.model.sigmoids)
     test = kind.scored(list(claimed), there)
     found = [

@@ -113,6 +113,19 @@ def better(group):
     group.attrs["scores"] = {"test": {"accuracy": 1.0}, "train": {"accuracy": 0.5}}
 
 
+def silent_of_scores(group):
+    group.attrs["scores"] = {"test": None, "train": {}}
+
+
+def of_another_problem(**changed):
+    """Change what the problems say that they were, but not the config."""
+
+    def change(group):
+        group.attrs["tasks"] = [task | changed for task in group.attrs["tasks"]]
+
+    return change
+
+
 def other_rows(group):
     group["support_vectors"][...] = group["support_vectors"][...] * 1.001
 
@@ -132,6 +145,12 @@ def boast_of_a_wide_proof(group):
         (boast_of_a_wide_proof, ["uncertainty of class bee", "bar of class bee"]),
         (better, ["train_accuracy"]),
         (other_rows, ["support_vectors"]),
+        (silent_of_scores, ["accuracy"]),
+        (of_another_problem(solver={"name": "smo", "tol": 10.0}), ["solver of problem 0", "solver of problem 2"]),
+        (of_another_problem(C=2.0), ["C of problem 0"]),
+        (of_another_problem(multiclass="ovo"), ["multiclass of problem 1"]),
+        (of_another_problem(class_weight="balanced"), ["class_weight of problem 1"]),
+        (of_another_problem(machine={"name": "svc", "loss": "squared_hinge"}), ["machine of problem 0"]),
     ],
 )
 def test_verify__a_forged_claim_with_fitting_hashes_is_found(copied, change, parts):
@@ -375,7 +394,7 @@ def test_accuracies__may_be_off_by_the_copies_of_doubtful_rows_and_no_more(recom
     def parts(doubts, accuracy=test, train_accuracy=true):
         claimed = {"test": {"accuracy": accuracy}, "train": {"accuracy": train_accuracy}}
         changed = dataclasses.replace(stored, metadata=stored.metadata | {"scores": claimed})
-        return [d.part for d in verify_module._score_differences(changed, dataset, decision, doubts)[1]]
+        return [d.part for d in verify_module._score_differences(changed, ["accuracy"], dataset, decision, doubts)[1]]
 
     assert counts[rows].sum() == 4
     assert parts(none) == parts(two) == []
@@ -386,7 +405,7 @@ def test_accuracies__may_be_off_by_the_copies_of_doubtful_rows_and_no_more(recom
         assert parts(two, accuracy=test + sign * 1e-9) == ["accuracy"]
         assert parts(two, accuracy=test + sign * 1e-13) == []
     assert parts(none, accuracy=None) == ["accuracy"]
-    scores, differences = verify_module._score_differences(stored, dataset, decision, none)
+    scores, differences = verify_module._score_differences(stored, ["accuracy"], dataset, decision, none)
     assert (scores["accuracy"], scores["train_accuracy"], differences) == (test, true, [])
 
 

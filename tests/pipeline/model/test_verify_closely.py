@@ -136,9 +136,9 @@ def test_verify__an_older_format_knows_no_schema_and_no_scores(rows_run, tmp_pat
     older = dataclasses.replace(stored, metadata=old)
     none = np.zeros((dataset.n_merged, 3))
     decision = stored.model.decision_function(dataset.X())
-    assert verify_module._score_differences(older, dataset, decision, none)[1] == []
+    assert verify_module._score_differences(older, ["accuracy"], dataset, decision, none)[1] == []
     boast = dataclasses.replace(stored, metadata=old | {"accuracy": 0.125, "train_accuracy": 0.25})
-    found = verify_module._score_differences(boast, dataset, decision, none)[1]
+    found = verify_module._score_differences(boast, ["accuracy"], dataset, decision, none)[1]
     assert [(d.part, d.stored) for d in found] == [("train_accuracy", 0.25), ("accuracy", 0.125)]
 
 
