@@ -189,12 +189,12 @@ def _task_differences(stored: StoredModel, exp: Experiment, dataset: Any) -> lis
         "class_weight": class_weights(exp.class_weight, dataset.classes),
         "solver": _lasting(exp.solver_for(dataset.n_features).spec()),
     }
-    return [
-        Difference(f"{name} of problem {k}", posed[name], value)
-        for k, task in enumerate(stored.metadata["tasks"])
-        for name, value in asked.items()
-        if (posed := _identity(task) | {"solver": _lasting(task["solver"])})[name] != value
-    ]
+    found: list[Difference] = []
+    for k, task in enumerate(stored.metadata["tasks"]):
+        posed = _identity(task) | {"solver": _lasting(task["solver"])}
+        parts = (name for name, value in asked.items() if posed[name] != value)
+        found += [Difference(f"{name} of problem {k}", posed[name], asked[name]) for name in parts]
+    return found
 
 
 def _lasting(solver: dict[str, Any]) -> dict[str, Any]:
