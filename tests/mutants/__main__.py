@@ -123,7 +123,7 @@ def environment(module: dict[str, Any]) -> dict[str, str]:
 def forks(name: str, module: dict[str, Any]) -> Iterator[list[str]]:
     """The command that runs the tests of a module in the copy, from a process that waits with its imports done."""
     script = str(HERE / "forks.py")
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
         address = Path(folder) / "socket"  # its path must be short
         paths = ",".join({module["path"], *(fault["path"] for fault in planted_in(name))})
         facts = [paths, str(module["timeout"]), ",".join(module.get("kept", []))]
