@@ -178,7 +178,7 @@ def test_verify__a_forged_claim_with_fitting_hashes_is_found(copied, change, par
 
 def test_verify__of_a_model_whose_problems_are_numbers_says_so_in_one_line(copied):
     path = rewritten(copied, numbers_for_problems)
-    with pytest.raises(InputError, match="its hashes fit, but it states no problems .*; restore it or train again"):
+    with pytest.raises(InputError, match=r"its hashes fit, but it states no problems .*; restore it or train again"):
         verify(path, trust=True)
 
 
