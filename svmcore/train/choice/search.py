@@ -13,12 +13,13 @@ import numpy as np
 from svmcore.errors import Unsupported
 from svmcore.kernels import Precomputed
 from svmcore.kernels.exact import ExactKernel
-from svmcore.model.multiclass import is_wrong, vote
+from svmcore.kernels.rounding import Rounding
+from svmcore.model.multiclass import vote
 from svmcore.points import Floats
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.squares import give_back
-from svmcore.tasks import SVC
-from svmcore.train.choice.between import End, Rows, bands
+from svmcore.train.choice.between import End, Rows
+from svmcore.train.choice.fewest import Fewest, is_provable, output_error
 from svmcore.train.control import Control
 from svmcore.train.recipe import Recipe
 from svmcore.train.shared import Fold, Table
@@ -26,7 +27,6 @@ from svmcore.train.training import Work, resolved
 
 __all__ = ["Choice", "choose"]
 
-CUTS = 8  # parts of the way between neighbours that are bounded one by one
 TOL = 1e-5  # of the answers at most: what is left at both ends is left all the way
 
 
@@ -79,12 +79,14 @@ def choose(recipe: Recipe, table: Table, fold: Fold, ends: tuple[float, float], 
     Raises
     ------
     Unsupported
-        For another machine than an SVC with the hinge loss and a free bias, for an approximation or a given K.
+        For another machine than an SVC with the hinge loss and a free bias, for an approximation, a given K, or a
+        kernel that is not positive semi-definite.
     """
-    plain = recipe.task == SVC() and recipe.approximation is None and not isinstance(recipe.kernel, Precomputed)
-    if not plain:
+    plain = recipe.approximation is None and not isinstance(recipe.kernel, Precomputed)
+    if not (plain and is_provable(recipe.task, recipe.kernel.psd)):
         raise Unsupported(
-            "C is proved for SVC with loss='hinge', a free bias and a kernel by name, without approximation"
+            "C is proved for SVC with loss='hinge', a free bias and a positive semi-definite kernel by name, without "
+            "approximation"
         )
     try:
         search = _Search(recipe, table, fold)
@@ -107,9 +109,12 @@ class _Search:
         self.asked, self.codes = table.merged.inverse[fold.ask], table.codes[fold.ask]
         self.source = table.source(self.recipe)
         self.exact = ExactKernel(self.recipe.served, table.rows)
-        self.norm = np.sqrt(np.maximum(self.exact.diagonal(), 0.0))
-        one = self._work(1.0)
-        self.rows = [Rows(goal.y, np.where(goal.y != 0, one.C, 0.0), self.norm) for goal in one.goals]
+        norm, one = np.sqrt(np.maximum(self.exact.diagonal(), 0.0)), self._work(1.0)
+        self.trained = [np.flatnonzero((goal.y != 0) & (one.C > 0)) for goal in one.goals]
+        self.rows = [
+            Rows(goal.y[at], one.C[at], norm[at], norm[self.asked], self.recipe.served.is_positive)
+            for goal, at in zip(one.goals, self.trained, strict=True)
+        ]
         self.solved: dict[float, tuple[list[End], int]] = {}
         self._least: dict[tuple[float, float], int] = {}
 
@@ -123,20 +128,22 @@ class _Search:
         work = self._work(C)
         below = max((known for known in self.solved if known < C), default=None)
         if below is not None:
-            work.start = np.array([end.beta for end in self.solved[below][0]])
+            work.start = np.zeros(work.coef.shape)
+            for k, (at, end) in enumerate(zip(self.trained, self.solved[below][0], strict=True)):
+                work.start[k, at] = end.beta
         work.solve()
         used = np.flatnonzero((work.coef != 0).any(axis=0))
         outputs = self.exact.product(np.arange(len(self.exact)), used, work.coef[:, used].T)
-        ends = [End(C, work.coef[k], outputs[:, k], self._errors(work.coef[k])) for k in range(len(work.goals))]
-        decision = np.array([end.outputs + each.bias for end, each in zip(ends, work.solutions, strict=True)]).T
-        labels = vote(decision[self.asked], len(self.classes), self.recipe.scheme)
+        ends = [self._end(C, k, work.coef[k], outputs[:, k]) for k in range(len(work.goals))]
+        decision = np.array([end.asked + each.bias for end, each in zip(ends, work.solutions, strict=True)]).T
+        labels = vote(decision, len(self.classes), self.recipe.scheme)
         self.solved[C] = ends, int((labels != self.codes).sum())
 
-    def _errors(self, coef: Floats) -> Floats:
-        """Bounds (n,) of the errors of exact outputs: abs(k) is at most the product of the norms."""
-        unit, support = self.exact.unit, np.abs(coef)
-        relative = unit.relative + self.exact.summation(int((coef != 0).sum()))
-        return relative * self.norm * float(support @ self.norm) + unit.absolute * float(support.sum())
+    def _end(self, C: float, k: int, coef: Floats, outputs: Floats) -> End:
+        at, unit = self.trained[k], self.exact.unit
+        rounding = Rounding(unit.relative + self.exact.summation(int((coef != 0).sum())), unit.absolute)
+        error = output_error(rounding, self.rows[k], coef[at])
+        return End(C, coef[at], outputs[at], outputs[self.asked], error)
 
     @property
     def fewest(self) -> int:
@@ -155,15 +162,10 @@ class _Search:
         return [self._least[gap] for gap in self.gaps()]
 
     def _least_between(self, low: float, high: float) -> int:
-        cuts = np.geomspace(low, high, CUTS + 1)
-        pairs = zip(self.rows, self.solved[low][0], self.solved[high][0], strict=True)
-        ways = zip(*(bands(rows, left, right, cuts) for rows, left, right in pairs), strict=True)
-        return min(self._wrong(way) for way in ways)
-
-    def _wrong(self, way: tuple[tuple[Floats, Floats], ...]) -> int:
-        """Validation rows that no optimum of a part of the way has right."""
-        low, high = (np.array([band[side][self.asked] for band in way]).T for side in (0, 1))
-        return int(is_wrong(low, high, self.codes, len(self.classes), self.recipe.scheme).sum())
+        found = Fewest(self.codes, np.ones(len(self.codes), int), len(self.classes), self.recipe.scheme)
+        for k, ends in enumerate(zip(self.solved[low][0], self.solved[high][0], strict=True)):
+            found.add(k, self.rows[k], *ends)
+        return int(found.counts().min())
 
     def middle(self) -> float:
         """Of the gap with the fewest possible errors, the widest of several."""
