@@ -19,55 +19,16 @@ from svmcore.points import Floats
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.squares import give_back
 from svmcore.train.choice.between import End, Rows
-from svmcore.train.choice.fewest import Fewest, is_provable, output_error
+from svmcore.train.choice.claim import Choice
+from svmcore.train.choice.fewest import Fewest, objection, output_error
 from svmcore.train.control import Control
 from svmcore.train.recipe import Recipe
 from svmcore.train.shared import Fold, Table
 from svmcore.train.training import Work, resolved
 
-__all__ = ["Choice", "choose"]
+__all__ = ["choose"]
 
 TOL = 1e-5  # of the answers at most: what is left at both ends is left all the way
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What was chosen, and what is proved of it.
-
-    Attributes
-    ----------
-    C, errors
-        The smallest solved C with the fewest errors, and these, of `rows` validation rows.
-    within
-        No exact optimum with a C from `low` to `high` has fewer than `errors - within` errors.
-    solved
-        (C, errors) of all that were solved, by C.
-    least
-        Of each gap between these the fewest errors that are possible there.
-    """
-
-    C: float
-    errors: int
-    rows: int
-    within: int
-    solved: tuple[tuple[float, int], ...]
-    least: tuple[int, ...]
-
-    @property
-    def low(self) -> float:
-        """The smallest C."""
-        return self.solved[0][0]
-
-    @property
-    def high(self) -> float:
-        """The largest C."""
-        return self.solved[-1][0]
-
-    def __str__(self) -> str:
-        return (
-            f"C = {self.C:g}: {self.errors} errors in {self.rows} rows; no C from {self.low:g} to {self.high:g} is "
-            f"better by more than {self.within}; {len(self.solved)} values of C were solved"
-        )
 
 
 @one_blas_thread()
@@ -82,12 +43,11 @@ def choose(recipe: Recipe, table: Table, fold: Fold, ends: tuple[float, float], 
         For another machine than an SVC with the hinge loss and a free bias, for an approximation, a given K, or a
         kernel that is not positive semi-definite.
     """
-    plain = recipe.approximation is None and not isinstance(recipe.kernel, Precomputed)
-    if not (plain and is_provable(recipe.task, recipe.kernel.psd)):
-        raise Unsupported(
-            "C is proved for SVC with loss='hinge', a free bias and a positive semi-definite kernel by name, without "
-            "approximation"
-        )
+    why = objection(recipe.task, recipe.kernel, recipe.solver)
+    if recipe.approximation is not None or isinstance(recipe.kernel, Precomputed):
+        why = "the rows are needed, and a kernel by name without approximation"
+    if why:
+        raise Unsupported(f"C cannot be proved: {why}")
     try:
         search = _Search(recipe, table, fold)
         for C in ends:
@@ -109,6 +69,8 @@ class _Search:
         self.asked, self.codes = table.merged.inverse[fold.ask], table.codes[fold.ask]
         self.source = table.source(self.recipe)
         self.exact = ExactKernel(self.recipe.served, table.rows)
+        unit = self.exact.unit
+        self.unit = Rounding(unit.relative + self.exact.summation(len(self.exact)), unit.absolute)
         norm, one = np.sqrt(np.maximum(self.exact.diagonal(), 0.0)), self._work(1.0)
         self.trained = [np.flatnonzero((goal.y != 0) & (one.C > 0)) for goal in one.goals]
         self.rows = [
@@ -140,10 +102,8 @@ class _Search:
         self.solved[C] = ends, int((labels != self.codes).sum())
 
     def _end(self, C: float, k: int, coef: Floats, outputs: Floats) -> End:
-        at, unit = self.trained[k], self.exact.unit
-        rounding = Rounding(unit.relative + self.exact.summation(int((coef != 0).sum())), unit.absolute)
-        error = output_error(rounding, self.rows[k], coef[at])
-        return End(C, coef[at], outputs[at], outputs[self.asked], error)
+        at = self.trained[k]
+        return End(C, coef[at], outputs[at], outputs[self.asked], output_error(self.unit, self.rows[k], coef[at]))
 
     @property
     def fewest(self) -> int:
@@ -162,9 +122,9 @@ class _Search:
         return [self._least[gap] for gap in self.gaps()]
 
     def _least_between(self, low: float, high: float) -> int:
-        found = Fewest(self.codes, np.ones(len(self.codes), int), len(self.classes), self.recipe.scheme)
+        found = Fewest(2, self.codes, np.ones(len(self.codes), int), len(self.classes), self.recipe.scheme)
         for k, ends in enumerate(zip(self.solved[low][0], self.solved[high][0], strict=True)):
-            found.add(k, self.rows[k], *ends)
+            found.add(k, self.rows[k], ends)
         return int(found.counts().min())
 
     def middle(self) -> float:
@@ -175,7 +135,6 @@ class _Search:
 
     def choice(self) -> Choice:
         """The best C and what is proved."""
-        solved = tuple((C, self.solved[C][1]) for C in sorted(self.solved))
-        C, errors = min(solved, key=lambda each: (each[1], each[0]))
-        least = tuple(self.least())
-        return Choice(C, errors, len(self.codes), max(0, errors - min(least)), solved, least)
+        solved = [(C, self.solved[C][1]) for C in sorted(self.solved)]
+        best = min(solved, key=lambda each: (each[1], each[0]))
+        return Choice.of(best[0], solved, self.least(), len(self.codes))
