@@ -92,6 +92,8 @@ class Found:
         (k, m) CSR, of the table's distinct rows.
     decisions
         (len(fold.ask), k) of the rows that were asked for.
+    asked
+        (len(fold.ask),) which distinct rows these are.
     """
 
     recipe: Recipe
@@ -102,6 +104,7 @@ class Found:
     answers: tuple[Answer, ...]
     held_out: tuple[tuple[Floats, Floats], ...]
     decisions: Floats
+    asked: Floats
 
     def training(self) -> Training:
         """As `svmcore.train.train` on the rows of the fold returns it, apart from the solutions' vectors."""
@@ -118,9 +121,12 @@ class Table:
     ----------
     precomputed
         Whether `X` is a K (n, n) that the user brings.
+    keeps
+        Whether solutions keep their decision values at the rows trained on: what bounds of other C are made of.
     """
 
-    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False) -> None:
+    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False, keeps: bool = False) -> None:
+        self.keeps = keeps
         self.precomputed, self.n_features, self.codes = precomputed, X.shape[1], codes
         self.merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
         first = self.merged.first
@@ -223,17 +229,17 @@ class Table:
         """Trainings on one fold along C, epsilon or nu, problem by problem."""
         works = [self._work(recipe, fold, source) for recipe in recipes]
         real = [work for work in works if work is not None]
+        asked = self.merged.inverse[fold.ask]
         if real:
-            asked = self.merged.inverse[fold.ask]
             told = [np.empty((len(asked), len(work.goals))) for work in real]
-            _solve_chains(real, asked, told)
+            _solve_chains(real, asked, told, self.keeps)
             for work, out in zip(real, told, strict=True):
                 if work.pairs:
                     _add_outputs(work, asked, out)
             self.tally.chains += len(real[0].goals)
             self.tally.problems += sum(len(work.goals) for work in real)
         decisions = iter(told if real else [])
-        return [None if work is None else _slim(work, fold, next(decisions)) for work in works]
+        return [None if work is None else _slim(work, fold, next(decisions), asked) for work in works]
 
     def _work(self, recipe: Recipe, fold: Fold, source: Source) -> Work | None:
         try:
@@ -269,18 +275,18 @@ def _rank(recipe: Recipe) -> tuple[str, bytes, float]:
     return repr(recipe.task), weight, recipe.C
 
 
-def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats]) -> None:
+def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats], keeps: bool) -> None:
     """All problems of the chain, several at once where they can share K without a lock."""
     every = range(len(works[0].goals))
-    work = [functools.partial(_solve_chain, works, k, asked, told) for k in every]
+    work = [functools.partial(_solve_chain, works, k, asked, told, keeps) for k in every]
     for _ in side_by_side(work, works[0].threads()):
         pass
 
 
-def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats]) -> None:
+def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats], keeps: bool) -> None:
     """Problem `k` of each training, from the solution of the one before; its decision values at `asked`."""
     source = works[0].source_of(k)
-    for _ in answers(_Next(work, k, source, asked, out) for work, out in zip(works, told, strict=True)):
+    for _ in answers(_Next(work, k, source, asked, out, keeps) for work, out in zip(works, told, strict=True)):
         pass
 
 
@@ -290,9 +296,9 @@ class _Next(Member[Solved]):
     Of a problem on a part of the rows only the bias is told: `_add_outputs` does the rest for all problems at once.
     """
 
-    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats) -> None:
+    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats, keeps: bool) -> None:
         super().__init__(work, k)
-        self.source, self.asked, self.out = source, asked, out
+        self.source, self.asked, self.out, self.keeps = source, asked, out, keeps
 
     def program(self) -> SignedQP:
         return self.work.program(self.k, self.source)
@@ -314,7 +320,8 @@ class _Next(Member[Solved]):
         else:
             outputs = solution.decision[self.asked] - solution.bias
         self.out[:, k] = (outputs + answer.bias) / answer.scale
-        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=NONE, score=NONE)
+        decision = solution.decision if self.keeps else NONE
+        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=decision, score=NONE)
         work.answers[k] = dataclasses.replace(answer, coef=NONE)
         return qp, solution
 
@@ -331,8 +338,8 @@ def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
         told += matrix[rows][:, asked].T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
 
 
-def _slim(work: Work, fold: Fold, decisions: Floats) -> Found:
+def _slim(work: Work, fold: Fold, decisions: Floats, asked: Floats) -> Found:
     """What cannot be made again at once."""
     coef = sparse.csr_matrix(work.coef)
     solutions, answers = tuple(work.solutions), tuple(work.answers)
-    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions)
+    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions, asked)

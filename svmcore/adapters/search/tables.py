@@ -25,6 +25,7 @@ from svmcore.adapters.regressors import SVR, NuSVR
 from svmcore.adapters.search.plan import Ready
 from svmcore.points import Floats, Rows
 from svmcore.train import Recipe
+from svmcore.train.choice import objection
 from svmcore.train.shared import Fold, Found, Part, Table, Tally
 from svmcore.train.training import THREADED_ROWS
 
@@ -233,6 +234,9 @@ def _train(lot: _Lot, members: Sequence[tuple[int, Any]], data: Data, ready: Rea
             recipe, *about = posed
             parts.append(Part(recipe, split.fold(*about, with_train=data.with_train)))
             owners.append((c * len(data.splits) + split.place, split))
+    recipes = [part.recipe for part in parts]
+    several = len({recipe.C for recipe in recipes}) > 1
+    lot.table.keeps = several and not any(objection(each.task, each.kernel, each.solver) for each in recipes)
     for part, (place, split), found in zip(parts, owners, _trained(lot.table, parts, data.jobs), strict=True):
         if found is not None:
             rows = functools.partial(_block, lot.X, split.train, split.train, lot.table.precomputed)
