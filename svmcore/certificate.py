@@ -220,8 +220,7 @@ class _Outputs:
             lambda rows: self.exact.product(rows, columns(), coef),
             lambda rows, values: unit[rows],
         )
-        needed = self._resolution(resolution)
-        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed):
+        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed := self._resolution(resolution)):
             finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
             self._sharpen(needed, functools.partial(finest, self.support), finest, self._finest_bound)
 
