@@ -12,14 +12,16 @@ __all__ = ["at_groups", "best_multiplier", "primal_at", "slope"]
 
 def slope(qp: SignedQP, residual: Floats) -> Floats:
     """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
-    soft = qp.ridge > 0
     t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
-    t[soft] = residual[soft] / qp.ridge[soft]
-    return np.clip(t, qp.lo, qp.hi)
+    if qp.is_soft:
+        np.divide(residual, qp.ridge, out=t, where=qp.ridge > 0)
+    return np.minimum(np.maximum(t, qp.lo), qp.hi)
 
 
 def at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
     """b_g(v) (m,): 0 for a variable in no group."""
+    if qp.groups.codes is None:
+        return np.full(qp.m, multipliers[-1] if len(multipliers) else 0.0)
     return np.append(multipliers, 0.0)[qp.codes]
 
 
@@ -42,10 +44,9 @@ def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) 
 
 def _hard_scale(qp: SignedQP, f: Floats) -> float:
     """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
-    hard = qp.ridge == 0
-    up, down = hard & np.isinf(qp.hi), hard & np.isinf(qp.lo)
-    if not (up.any() or down.any()):
+    if not qp.is_hard:
         return 1.0
+    up, down = qp.unbounded & np.isinf(qp.hi), qp.unbounded & np.isinf(qp.lo)
     margin = np.concatenate([f[up], -f[down]])
     needed = np.concatenate([qp.p[up], -qp.p[down]])
     ahead, behind = margin > 0, margin < 0

@@ -19,6 +19,7 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
+from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Merged, Rows, merge_rows
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread, side_by_side
@@ -30,7 +31,7 @@ from svmcore.squares import give_back
 from svmcore.tasks import Answer
 from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.control import Control
-from svmcore.train.distinct import Distinct, merge_precomputed
+from svmcore.train.distinct import Distinct, by_class, merge_precomputed
 from svmcore.train.plan import SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
@@ -121,14 +122,21 @@ class Table:
     ----------
     precomputed
         Whether `X` is a K (n, n) that the user brings.
+    grouped
+        Whether the rows of each code are put together: pairs of classes take parts of K.
+
+    Attributes
+    ----------
     keeps
         Whether solutions keep their decision values at the rows trained on: what bounds of other C are made of.
     """
 
-    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False, keeps: bool = False) -> None:
-        self.keeps = keeps
+    keeps = False
+
+    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False, grouped: bool = False) -> None:
         self.precomputed, self.n_features, self.codes = precomputed, X.shape[1], codes
-        self.merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+        merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+        self.merged = by_class(merged, codes) if grouped else merged
         first = self.merged.first
         self.rows = X[np.ix_(first, first)] if precomputed else X[first]
         self.n, self.tally = len(first), Tally()
@@ -335,7 +343,9 @@ def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
     for start in range(0, len(used), step):
         idx = used[start : start + step]
         matrix, rows = source.lookup(idx)
-        told += matrix[rows][:, asked].T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
+        part = np.empty((len(idx), len(asked)), matrix.dtype)
+        gather_square(matrix, rows, asked, part)
+        told += part.T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
 
 
 def _slim(work: Work, fold: Fold, decisions: Floats, asked: Floats) -> Found:
