@@ -72,6 +72,8 @@ def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
     if not len(t):
         return 0.0
     fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
+    if not qp.is_soft:
+        return _at_jump(t, hi - lo, fixed - float(hi.sum()))
     place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
     soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
     jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
@@ -92,6 +94,17 @@ def _middle(t: Floats, needs_less: Floats) -> float:
     least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
     ends = [float(end) for end in (least, most) if np.isfinite(end)]
     return float(np.mean(ends))
+
+
+def _at_jump(place: Floats, jump: Floats, first: float) -> float:
+    """Where a function that is `first` before all its jumps, and flat between them, reaches 0."""
+    inside = np.isfinite(place)
+    if not inside.any():  # no output is finite and no b better than another
+        return 0.0
+    place, jump = place[inside], jump[inside]
+    order = np.argsort(place, kind="stable")
+    k = int(np.searchsorted(first + np.cumsum(jump[order]) >= 0.0, True))
+    return float(place[order][min(k, len(order) - 1)])
 
 
 def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float], float]) -> float:

@@ -227,9 +227,11 @@ def _summing_to(total: float, beta: Floats, lo: Floats, hi: Floats) -> Floats:
     """
     for _ in range(MENDING_STEPS):
         missing = -exact_sum(np.append(beta, -total))
+        if missing == 0.0:
+            break
         room = np.minimum(beta - lo, hi - beta)
         free = np.flatnonzero(room > abs(missing))
-        if missing == 0.0 or not len(free):
+        if not len(free):
             break
         left = np.abs(_rounding_of_sum(beta[free], missing))
         if left.min() >= abs(missing):
