@@ -111,7 +111,7 @@ def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float],
     """Where a growing function, made of jumps and linear pieces, passes 0."""
     always = place == -np.inf
     grade, inside = float(bend[always].sum()), np.isfinite(place)
-    order = np.argsort(place[inside], kind="stable")
+    order = np.argsort(place[inside])
     place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
     if not len(place):  # no variable has a bound, or no output is finite and no b better than another
         return float(-value_at(0.0) / grade) if grade > 0 else 0.0

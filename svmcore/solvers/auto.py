@@ -11,6 +11,7 @@ from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.interior_point import InteriorPoint
+from svmcore.solvers.primal_newton import PrimalNewton
 from svmcore.solvers.smo import SMO
 from svmcore.tasks.losses import Loss
 
@@ -18,6 +19,8 @@ __all__ = ["Auto"]
 
 RANK = 256  # of a factor of K up to which an interior point is the better way
 SMALL = 2048  # variables up to which pairs are tried first: most small problems end in fewer steps than one pass costs
+NEWTON = 0.5  # of tol is what steps on the primal aim at: the proof adds its uncertainty
+NEWTON_STEPS = 50  # ends within ten where float64 is no obstacle
 TRIES = 30  # pair steps for each variable, after which they count as crawling
 
 
@@ -25,7 +28,8 @@ TRIES = 30  # pair steps for each variable, after which they count as crawling
 class Auto(Solver):
     """`interior-point` where K has a factor of rank up to 256 (a linear kernel of few features), else `smo`.
 
-    A small linear problem is given to pairs first, for 30 steps a variable. Runs write down the solver that was
+    A small linear problem is given to pairs first, for 30 steps a variable, and a large one of the squared hinge to
+    `primal-newton`, which takes some few passes over the rows. Runs write down the solver that was
     chosen, so that a repetition takes the same.
     """
 
@@ -66,15 +70,24 @@ class Auto(Solver):
             if tried.status is not Status.MAX_ITER or most == self.max_iter:
                 return tried
             beta, n_iter = tried.beta, tried.n_iter
+        newton = PrimalNewton(tol=NEWTON * self.tol, max_iter=n_iter + NEWTON_STEPS, time_limit=self.time_limit)
+        if _takes(newton, qp):
+            tried = newton._solve(qp, beta, None, monitor, n_iter)
+            if tried.status not in (Status.STALLED, Status.MAX_ITER):
+                return tried
+            beta, n_iter = tried.beta, tried.n_iter
         return InteriorPoint(**limits)._solve(qp, beta, None, monitor, n_iter)
 
 
 def _keeps_weights(ascent: DualAscent, qp: SignedQP) -> bool:
     """Whether steps on one variable, with w kept, solve the program: K has a factor, and the solver takes the rest."""
-    if qp.source.rank is None or not qp.source.psd:
-        return False
+    return qp.source.rank is not None and qp.source.psd and _takes(ascent, qp)
+
+
+def _takes(solver: Solver, qp: SignedQP) -> bool:
+    """Whether the solver admits the program."""
     try:
-        ascent.check(qp)
+        solver.check(qp)
     except Unsupported:
         return False
     return True

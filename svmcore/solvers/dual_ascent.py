@@ -13,6 +13,7 @@ from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
+from svmcore.solvers.linear.face import relax
 from svmcore.solvers.linear.weights import HeldWeights
 from svmcore.solvers.textbook.pairs import CACHE_BYTES
 from svmcore.sources.cached import kept
@@ -23,6 +24,9 @@ __all__ = ["DualAscent"]
 STEP_FLOPS = 2e7  # of one compiled pass: a few milliseconds
 CHUNK = 256  # columns looked up together
 SHRINKS = 1024  # variables from which on those that a bound holds sit out
+STEPS_TOGETHER = 100  # of conjugate gradients at a time
+TOGETHER = 10  # times the visits of single steps are worth their products: those run on one thread
+SOLVED = 0.1  # of tol: scores that are small enough for conjugate gradients
 AIM = 0.9  # of tol: the proof adds its uncertainty
 
 
@@ -38,7 +42,8 @@ class DualAscent(Solver):
     rows agrees. `max_iter` counts epochs.
 
     Where K has a factor G (a linear kernel, an approximation), w = G'beta is kept in place of the scores: a step costs
-    a row of G, and variables that their bound holds sit out, as in LIBLINEAR. A free bias is found by multipliers then.
+    a row of G, and variables that their bound holds sit out, as in LIBLINEAR. Where single steps crawl, conjugate
+    gradients move all variables inside their box together. A free bias is found by multipliers then.
 
     References
     ----------
@@ -121,6 +126,7 @@ class _Weights:
         self.held, self.tol, self.aim = held, tol, 1.0
         self.active: Floats | None = None
         self.bar, self.judged = np.inf, held.gap
+        self.visits = 0  # since the last conjugate gradients
 
     def kkt_gap(self) -> float:
         """Of all variables; all of them are visited next, and looked at more closely if it is no smaller."""
@@ -148,10 +154,20 @@ class _Weights:
             if (status := monitor.paced(epoch, gap)) is not None:
                 return gap, status
         if held.qp.m > SHRINKS:
+            self._relax(len(order))
             self.active, self.bar = np.sort(order[stays]), max(worst, self.tol)
         change = held.multiply()
         worst, status = _judged(held.qp, held.beta, worst, moved + (change > 0.0), held.norm2)
         return (2.0 * worst + change if held.free else worst) / (AIM * self.aim), status
+
+    def _relax(self, visited: int) -> None:
+        """Conjugate gradients on who is inside the box, for some times the visits of the epochs since the last ones."""
+        qp, beta = self.held.qp, self.held.beta
+        self.visits += visited
+        inside = np.count_nonzero((beta > qp.lo) & (beta < qp.hi))
+        if inside and TOGETHER * self.visits >= STEPS_TOGETHER * inside:
+            relax(self.held, STEPS_TOGETHER, SOLVED * self.tol)
+            self.visits = 0
 
 
 def _judged(

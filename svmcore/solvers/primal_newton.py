@@ -23,9 +23,9 @@ from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status
-from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
-from svmcore.solvers.linear.hyperplane import LinearRows
+from svmcore.solvers.base import Outcome, Solver, Solves, box_gap, linear_rows
 from svmcore.solvers.textbook.pairs import CACHE_BYTES
+from svmcore.sources import RowMap
 from svmcore.sources.base import matvec
 from svmcore.sources.cached import kept
 from svmcore.tasks.losses import SquaredHinge
@@ -124,12 +124,12 @@ class _Primal:
 
         residual = self.residual(now)
         change = self.residual(goal) - residual
-        direction = goal.beta - now.beta
+        direction, pull = goal.beta - now.beta, self.weight * change
         linear = float(direction @ now.outputs) + (goal.bias - now.bias) * self.total
         quadratic = float(direction @ (goal.outputs - now.outputs))
 
         def slope(t: float) -> float:
-            return float(linear + t * quadratic + (self.weight * change) @ np.maximum(0.0, residual + t * change))
+            return float(linear + t * quadratic + pull @ np.maximum(0.0, residual + t * change))
 
         far = 1.0
         while slope(far) < 0.0 and far < FARTHEST:
@@ -170,38 +170,42 @@ class KernelSystem:
 
 
 class LinearSystem:
-    """Newton steps in the p weights of a linear kernel; the last one is a free bias, outside the norm."""
+    """Newton steps in the r weights of K = GG'; the last one is a free bias, outside the norm."""
 
-    def __init__(self, model: _Primal, rows: LinearRows) -> None:
-        self.model, self.X = model, rows.X
+    def __init__(self, model: _Primal, rows: RowMap) -> None:
+        self.model, self.rows = model, rows
 
     def outputs(self, beta: Floats) -> Floats:
-        """X X'beta (n,)."""
-        return self.X @ (self.X.T @ beta)
+        """G G'beta (n,)."""
+        return self.rows.times(self.rows.weights(beta))
 
     def minimiser(self, short: Floats, bias: float) -> Iterate:
         """The minimum of the primal while the variables with a loss stay the same."""
-        model, beta = self.model, np.zeros(self.model.qp.m)
-        X, p, weights, free = self.X[short], model.qp.p[short], model.weight[short], model.free and len(short) > 0
-        if free:
-            X = np.column_stack([X, np.ones(len(X))])
-        H, right = X.T @ (weights[:, None] * X), X.T @ (weights * p)
-        H.flat[: self.X.shape[1] * (len(H) + 1) : len(H) + 1] += 1.0
-        if free:
-            right[-1] -= model.total
-        w = _solve(H, right)
-        beta[short] = weights * (p - X @ w)
-        if free:
-            w, bias = w[:-1], w[-1]
-        return Iterate(beta, self.X @ w, float(bias))
+        model, beta, part = self.model, np.zeros(self.model.qp.m), self.rows.take(short)
+        solved = _solve(*self._normal(part, short, model.free and len(short) > 0))
+        w, bias = solved[: self.rows.rank], (float(solved[-1]) if len(solved) > self.rows.rank else bias)
+        beta[short] = model.weight[short] * (model.qp.p[short] - part.times(w) - bias)
+        return Iterate(beta, self.outputs(beta), bias)  # of w they would be off by what rounding left of beta
+
+    def _normal(self, part: RowMap, short: Floats, with_bias: bool) -> tuple[Floats, Floats]:
+        """I + G_A' ridge^-1 G_A, with a row for the bias, and its right-hand side."""
+        model, r = self.model, self.rows.rank
+        p, weights = model.qp.p[short], model.weight[short]
+        H, right = np.zeros((r + with_bias, r + with_bias)), np.zeros(r + with_bias)
+        H[:r, :r], right[:r] = part.normal_matrix(weights), part.weights(weights * p)
+        H.flat[: r * (len(H) + 1) : len(H) + 1] += 1.0
+        if with_bias:
+            H[r, :r] = H[:r, r] = part.weights(weights)
+            H[r, r], right[r] = weights.sum(), weights @ p - model.total
+        return H, right
 
 
 def _system(solver: str, model: _Primal) -> KernelSystem | LinearSystem:
     """The smaller of the two systems; the linear one needs the rows of a linear kernel."""
     if model.qp.source.factor() is None:
         return KernelSystem(model)
-    rows = LinearRows(solver, model.qp)
-    return LinearSystem(model, rows) if rows.X.shape[1] < model.qp.m else KernelSystem(model)
+    rows = linear_rows(solver, model.qp)
+    return LinearSystem(model, rows) if rows.rank < model.qp.m else KernelSystem(model)
 
 
 def _solve(H: Floats, right: Floats) -> Floats:

@@ -60,7 +60,7 @@ class HeldWeights:
         self.w = self.map.weights(self.beta)
         total, along = float(self.beta.sum()), float(self.beta @ self.along)
         self.sums[:2] = total, along
-        output = self.map.times(self.w) - total * self.along - along + (self.level - self.sigma) * total
+        output = self.about(self.map.times(self.w), self.along, total, along) - self.sigma * total
         score = qp.p - output - qp.ridge * self.beta
         if not self.free:
             self.gap = box_gap(score, self.beta, qp.lo, qp.hi)
@@ -69,6 +69,17 @@ class HeldWeights:
         highest, lowest = float(up.max(initial=-np.inf)), float(down.min(initial=np.inf))
         self.gap = max(0.0, highest - lowest)
         return self.gap
+
+    def about(self, products: Floats, along: Floats, total: float, sum_along: float) -> Floats:
+        """K d (f,) of rows about the centre from the `products` of those that are not, sum d and sum d_j along_j."""
+        return products - total * along - sum_along + self.level * total
+
+    def move(self, part: Floats, beta: Floats) -> None:
+        """Put the variables `part` at `beta` (f,), and w, S and A with them."""
+        change = beta - self.beta[part]
+        self.beta[part] = beta
+        self.w += self.map.take(part).weights(change)
+        self.sums[:2] += float(change.sum()), float(change @ self.along[part])
 
     def _balanced(self) -> Floats:
         """Beta with what its sum is off taken by variables inside their box, which stay there: bounds keep theirs."""
