@@ -134,7 +134,13 @@ def evaluate(
     dual = _dual(qp, beta, norm2)
     primal = primal_at(qp, outputs.values, norm2, best)
     certificate = Certificate(
-        primal, dual, gap, _infeasibility(qp, beta), _relative_gap(qp, primal, dual), uncertainty, *outputs.bars(best)
+        primal,
+        dual,
+        gap,
+        _infeasibility(qp, beta, outputs.sum_errors),
+        _relative_gap(qp, primal, dual),
+        uncertainty,
+        *outputs.bars(best),
     )
     if not (np.isfinite(dual) and np.isfinite(score).all()):
         certificate = NOTHING
@@ -204,7 +210,7 @@ class _Outputs:
 
     def sharpen(self, resolution: float) -> None:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
-        if self._direct:
+        if self._direct or self._is_fine(resolution):
             return
         needed = self._resolution(resolution)
         if not self._is_coarse(needed):
@@ -220,19 +226,31 @@ class _Outputs:
             lambda rows: self.exact.product(rows, columns(), coef),
             lambda rows, values: unit[rows],
         )
-        needed = self._resolution(resolution)
-        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed):
+        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed := self._resolution(resolution)):
             finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
             self._sharpen(needed, functools.partial(finest, self.support), finest, self._finest_bound)
 
+    @functools.cached_property
+    def sum_errors(self) -> list[float]:
+        """By how much the sum of each group is off."""
+        return [_sum_error(self.qp, self.beta, g) for g in range(len(self.qp.groups.sums))]
+
     def doubt_sums(self) -> None:
         """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""
-        missed = sum(_sum_error(self.qp, self.beta, g) for g in range(len(self.qp.groups.sums)))
+        missed = sum(self.sum_errors)
         missed = min(missed, ROUNDED_SUM * self.length)  # more than that is no rounding: it is the infeasibility
         self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
 
     def _finest_bound(self, rows: Floats, values: Floats) -> Floats:
         return self._finest_errors(values)[rows]
+
+    def _is_fine(self, of_gap: float) -> bool:
+        """Whether no output is less certain than `_resolution` asks for, by a bound of that which costs little."""
+        qp = self.qp
+        steepest = float(np.maximum(np.abs(qp.lo), np.abs(qp.hi)).sum())  # no slope is larger; infinite: nobody knows
+        value = abs(_dual(qp, self.beta, float(self.coef @ self.values)))
+        total = max(steepest, 0.5 * self.length)
+        return bool(total > 0.0 and self.errors.max(initial=0.0) <= min(of_gap, OBJECTIVE * value / total))
 
     def _resolution(self, of_gap: float) -> float:
         """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
@@ -364,9 +382,8 @@ def _dual(qp: SignedQP, beta: Floats, norm2: float) -> float:
     return float(qp.p @ beta - 0.5 * (norm2 + (qp.ridge * beta) @ beta))
 
 
-def _infeasibility(qp: SignedQP, beta: Floats) -> float:
-    worst = float(np.maximum(qp.lo - beta, beta - qp.hi).max(initial=0.0))
-    return max([worst, *(_sum_error(qp, beta, g) for g in range(len(qp.groups.sums)))])
+def _infeasibility(qp: SignedQP, beta: Floats, sum_errors: list[float]) -> float:
+    return max([float(np.maximum(qp.lo - beta, beta - qp.hi).max(initial=0.0)), *sum_errors])
 
 
 def _sum_error(qp: SignedQP, beta: Floats, g: int) -> float:

@@ -12,14 +12,16 @@ __all__ = ["at_groups", "best_multiplier", "primal_at", "slope"]
 
 def slope(qp: SignedQP, residual: Floats) -> Floats:
     """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
-    soft = qp.ridge > 0
     t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
-    t[soft] = residual[soft] / qp.ridge[soft]
-    return np.clip(t, qp.lo, qp.hi)
+    if qp.is_soft:
+        np.divide(residual, qp.ridge, out=t, where=qp.ridge > 0)
+    return np.minimum(np.maximum(t, qp.lo), qp.hi)
 
 
 def at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
     """b_g(v) (m,): 0 for a variable in no group."""
+    if qp.groups.codes is None:
+        return np.full(qp.m, multipliers[-1] if len(multipliers) else 0.0)
     return np.append(multipliers, 0.0)[qp.codes]
 
 
@@ -42,10 +44,9 @@ def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) 
 
 def _hard_scale(qp: SignedQP, f: Floats) -> float:
     """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
-    hard = qp.ridge == 0
-    up, down = hard & np.isinf(qp.hi), hard & np.isinf(qp.lo)
-    if not (up.any() or down.any()):
+    if not qp.is_hard:
         return 1.0
+    up, down = qp.unbounded & np.isinf(qp.hi), qp.unbounded & np.isinf(qp.lo)
     margin = np.concatenate([f[up], -f[down]])
     needed = np.concatenate([qp.p[up], -qp.p[down]])
     ahead, behind = margin > 0, margin < 0
@@ -71,6 +72,8 @@ def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
     if not len(t):
         return 0.0
     fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
+    if not qp.is_soft:
+        return _at_jump(t, hi - lo, fixed - float(hi.sum()))
     place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
     soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
     jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
@@ -93,11 +96,22 @@ def _middle(t: Floats, needs_less: Floats) -> float:
     return float(np.mean(ends))
 
 
+def _at_jump(place: Floats, jump: Floats, first: float) -> float:
+    """Where a function that is `first` before all its jumps, and flat between them, reaches 0."""
+    inside = np.isfinite(place)
+    if not inside.any():  # no output is finite and no b better than another
+        return 0.0
+    place, jump = place[inside], jump[inside]
+    order = np.argsort(place, kind="stable")
+    k = int(np.searchsorted(first + np.cumsum(jump[order]) >= 0.0, True))
+    return float(place[order][min(k, len(order) - 1)])
+
+
 def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float], float]) -> float:
     """Where a growing function, made of jumps and linear pieces, passes 0."""
     always = place == -np.inf
     grade, inside = float(bend[always].sum()), np.isfinite(place)
-    order = np.argsort(place[inside], kind="stable")
+    order = np.argsort(place[inside])
     place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
     if not len(place):  # no variable has a bound, or no output is finite and no b better than another
         return float(-value_at(0.0) / grade) if grade > 0 else 0.0

@@ -22,6 +22,7 @@ The decision function is f(x) = sum_v beta_v (K(x, row of v) + shift) + b, b the
 """
 
 import dataclasses
+import functools
 from enum import StrEnum
 
 import numpy as np
@@ -136,12 +137,22 @@ class SignedQP:
         """Number of variables."""
         return len(self.p)
 
-    @property
+    @functools.cached_property
     def unbounded(self) -> Floats:
         """(m,) whether a variable has no bound on one side and no ridge: only then the program may have no minimum."""
         return (self.ridge == 0) & (np.isinf(self.lo) | np.isinf(self.hi))
 
-    @property
+    @functools.cached_property
+    def is_hard(self) -> bool:
+        """Whether some variable is unbounded."""
+        return bool(self.unbounded.any())
+
+    @functools.cached_property
+    def is_soft(self) -> bool:
+        """Whether some variable has a ridge."""
+        return bool(self.ridge.any())
+
+    @functools.cached_property
     def codes(self) -> Floats:
         """(m,) group of each variable, -1 for none."""
         return self.groups.of(self.m)
@@ -216,9 +227,11 @@ def _summing_to(total: float, beta: Floats, lo: Floats, hi: Floats) -> Floats:
     """
     for _ in range(MENDING_STEPS):
         missing = -exact_sum(np.append(beta, -total))
+        if missing == 0.0:
+            break
         room = np.minimum(beta - lo, hi - beta)
         free = np.flatnonzero(room > abs(missing))
-        if missing == 0.0 or not len(free):
+        if not len(free):
             break
         left = np.abs(_rounding_of_sum(beta[free], missing))
         if left.min() >= abs(missing):

@@ -52,12 +52,12 @@ def title(record: Record, records: Sequence[Record] = ()) -> str:
     return f"{name}, {record['cache_mb']:,} MB" if len(caches) > 1 else name
 
 
-def speedup(record: Record, records: Sequence[Record]) -> float | None:
+def speedup(record: Record, records: Sequence[Record], of: str = "median_seconds") -> float | None:
     """How many times faster ours is than this record."""
-    ours = next((r["median_seconds"] for r in records if r["solver"] == OURS), None)
-    if record["solver"] == OURS or not ours or not record["median_seconds"]:
+    ours = next((r[of] for r in records if r["solver"] == OURS), None)
+    if record["solver"] == OURS or not ours or not record[of]:
         return None
-    return record["median_seconds"] / ours
+    return record[of] / ours
 
 
 def geometric_mean(ratios: Sequence[float]) -> float | None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from flows.commands.words import number, run_scores
 from pipeline.report.batch import value_text
+from pipeline.report.formats import choice_text
 
 __all__ = ["batch_lines"]
 
@@ -22,6 +23,7 @@ def batch_lines(record: dict[str, Any]) -> list[str]:
         f"{'score':>8} {'+-':>7} {'support':>9}  parameters; the score is {record.get('scored_by', 'accuracy')}",
         *map(_line, points[:SHOWN]),
         *([f"{'...':>8} {len(points) - SHOWN:,} more in results.csv"] if len(points) > SHOWN else []),
+        *([choice_text(record["choice_of_C"])] if "choice_of_C" in record else []),
         *_refitted(record),
     ]
 

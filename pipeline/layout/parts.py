@@ -47,6 +47,13 @@ class Ingested:
     classes: list[Any]
     index_base: int | None  # number of the first feature in LIBSVM text
 
+    @classmethod
+    def of(cls, dataset: Any) -> "Ingested":
+        """What is known of a dataset that was read."""
+        names = (field.name for field in dataclasses.fields(cls))
+        facts = {name: getattr(dataset, name) for name in names}
+        return cls(**facts | {"path": str(dataset.path), "classes": list(dataset.classes)})
+
 
 @dataclasses.dataclass(frozen=True)
 class Part:

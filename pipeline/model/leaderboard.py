@@ -18,6 +18,7 @@ import numpy as np
 
 from pipeline.answers.problem import ProblemTask, held_out_counts, targets_of, training_counts
 from pipeline.answers.result import ProblemResult, read_answers, sigmoids_of
+from pipeline.config.keys import as_json
 from pipeline.kinds.base import Outputs
 from pipeline.model.metrics import worst, worst_status
 
@@ -86,7 +87,7 @@ class Entry:
         scores = {"mean_score": self.mean_score, "std_score": self.std_score, "fold_scores": list(self.fold_scores)}
         others = {name: {"mean": mean, "std": std} for name, (mean, std) in self.others.items()}
         more = {"scores": others} if others else {}
-        return {"params": self.params, **scores, **more} | {key: getattr(self, key) for key in kept}
+        return {"params": as_json(self.params), **scores, **more} | {key: getattr(self, key) for key in kept}
 
 
 def _over(of: Any, scores: Sequence[float | None]) -> float | None:
@@ -182,9 +183,10 @@ def results_csv(entries: Sequence[Entry]) -> str:
 def _cell(value: Any) -> str:
     """A value in one cell: numbers in full, mappings as JSON.
 
-    >>> _cell(0.1), _cell("scale"), _cell({"name": "rbf"}), _cell(None)
-    ('0.1', 'scale', '{"name": "rbf"}', '')
+    >>> _cell(0.1), _cell("scale"), _cell({"name": "rbf"}), _cell(None), _cell(math.inf)
+    ('0.1', 'scale', '{"name": "rbf"}', '', '.inf')
     """
+    value = as_json(value)
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)

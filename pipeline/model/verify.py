@@ -9,7 +9,6 @@ and any variable of the environment.
 """
 
 import dataclasses
-import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,8 +25,9 @@ from pipeline.config.keys import copied
 from pipeline.config.load import load_experiment
 from pipeline.config.schema import Experiment
 from pipeline.config.values import BUNDLED
+from pipeline.kernel.choose import KernelPlan
 from pipeline.kinds.base import Outputs
-from pipeline.kinds.labels import class_weights
+from pipeline.layout.parts import Ingested, task_for
 from pipeline.model import decisions
 from pipeline.model.claims import Difference, Found, LowRankFound, bound_differences, differences_of, variables_of
 from pipeline.model.parts import ChangedPart, is_own_model, model_folder
@@ -36,7 +36,7 @@ from pipeline.model.stored import StoredModel, load_model
 from pipeline.rows import dataset as datasets
 from pipeline.rows.schema import Schema
 from pipeline.storage.bucket import address_of
-from pipeline.storage.manifest import MANIFEST, Damaged
+from pipeline.storage.manifest import MANIFEST, Damaged, believing
 from pipeline.storage.runs import check_run
 from svmcore.approximation import FeatureMap, Proof
 from svmcore.certificate import evaluate
@@ -55,6 +55,7 @@ from svmcore.train.plan import served_kernel
 __all__ = ["verify"]
 
 COLUMN_BYTES = 2 << 30
+OF_A_RUN = ("data", "kernel_id", "warm", "approximation")  # how an answer was come by: of the model nothing follows
 INDEPENDENT = 1e-15  # of stored landmarks all are kept
 
 
@@ -142,14 +143,15 @@ def _recompute(
     stored: StoredModel, exp: Experiment, root: Path, progress: Progress
 ) -> tuple[dict[str, Any], list[Difference]]:
     dataset = datasets.ingest(exp, root, progress)
-    differences = _data_differences(stored, dataset) or _task_differences(stored, exp, dataset)
+    tasks = _problems_asked(exp, dataset, root)
+    differences = _data_differences(stored, dataset) or _problem_differences(stored, tasks)
     if differences:  # other rows: nothing below would mean anything
         return {"per_class": []}, differences
     entries: list[dict[str, Any]] = []
-    served = None if stored.alpha is not None else _served_rounding(stored, dataset)
+    served = None if stored.alpha is not None else _served_rounding(stored, dataset, tasks[0].built)
     shape = len(stored.metadata["per_class"]), dataset.n_merged
     decision, doubts = scratch(root, shape), scratch(root, shape)  # classes times rows: not held in memory
-    for k, (claim, bias, found, fitted) in enumerate(_found(stored, dataset, root, progress)):
+    for k, (claim, bias, found, fitted) in enumerate(_found(stored, dataset, tasks, progress)):
         differences += differences_of(claim, bias, found)
         stated = None if stored.model.sigmoids is None else stored.model.sigmoids[k].tolist()
         differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted, exp.tol)
@@ -180,26 +182,33 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
     return found
 
 
-def _task_differences(stored: StoredModel, exp: Experiment, dataset: Any) -> list[Difference]:
-    """Problems that are not those of the config: answers to others prove nothing of it."""
-    asked = {
-        "machine": exp.machine.spec(),
-        "multiclass": exp.multiclass,
-        "C": exp.C if math.isfinite(exp.C) else None,
-        "class_weight": class_weights(exp.class_weight, dataset.classes),
-        "solver": _lasting(exp.solver_for(dataset.n_features).spec()),
-    }
-    found: list[Difference] = []
-    for k, task in enumerate(stored.metadata["tasks"]):
-        posed = _identity(task) | {"solver": _lasting(task["solver"])}
-        parts = (name for name, value in asked.items() if posed[name] != value)
-        found += [Difference(f"{name} of problem {k}", posed[name], asked[name]) for name in parts]
+def _problems_asked(exp: Experiment, dataset: Any, root: Path) -> list[ProblemTask]:
+    """The problems on all rows that the config asks for, one a goal: these are judged, whatever the model states."""
+    kernel = exp.build_kernel().resolved(dataset.n_features, dataset.variance)
+    plan = KernelPlan("columns", kernel.spec(), "float64", kernel_id="", gram=None)
+    goals = range(dataset.kind.n_goals(len(dataset.classes), exp.multiclass))
+    return [task_for(exp, root, Ingested.of(dataset), plan, goal) for goal in goals]
+
+
+def _problem_differences(stored: StoredModel, asked: Sequence[ProblemTask]) -> list[Difference]:
+    """What the model states of its kernel and its problems that its config does not ask for."""
+    kernel = asked[0].kernel
+    same = stored.model.kernel == Kernel.create(kernel)
+    found = [] if same else [Difference("kernel", stored.model.kernel.spec(), kernel)]
+    with believing(f"model {stored.path}: its hashes fit, but it states no problems", "restore it or train again"):
+        for k, (task, problem) in enumerate(zip(stored.metadata["tasks"], asked, strict=True)):
+            said, wanted = _stated(task), problem.identity
+            parts = [name for name in wanted if name in said and name not in OF_A_RUN and said[name] != wanted[name]]
+            found += [Difference(f"{name} of problem {k}", said[name], wanted[name]) for name in parts]
     return found
 
 
-def _lasting(solver: dict[str, Any]) -> dict[str, Any]:
-    """What an answer depends on: no finished one met its time limit."""
-    return {name: value for name, value in solver.items() if name != "time_limit"}
+def _stated(task: dict[str, Any]) -> dict[str, Any]:
+    """What a model says of a problem; one of an older format is of the one machine that there was."""
+    if "machine" in task:
+        return dict(task)
+    own = {name: task[name] for name in ("loss", "bias") if name in task}
+    return {**task, "machine": Task.create({"name": "svc"} | own).spec()}
 
 
 def _listed(scaling: Any) -> list[Any]:
@@ -220,22 +229,20 @@ def _equal_rows(a: Any, b: Any) -> bool:
 
 # --- the certificates -----------------------------------------------------------------------------------------------
 def _found(
-    stored: StoredModel, dataset: Any, root: Path, progress: Progress
+    stored: StoredModel, dataset: Any, tasks: Sequence[ProblemTask], progress: Progress
 ) -> Iterator[tuple[dict[str, Any], float, Found, list[float] | None]]:
     """Of each problem: what is claimed, the model's bias, what follows from its coefficients in float64, a sigmoid."""
-    model, tasks, claims = stored.model, stored.metadata["tasks"], stored.metadata["per_class"]
+    model, claims = stored.model, stored.metadata["per_class"]
     if stored.alpha is not None:
-        posed = [_task(dataset, root, identity) for identity in tasks]
-        again = _recomputed(model, stored.alpha, stored.support, dataset, posed, claims)
+        again = _recomputed(model, stored.alpha, stored.support, dataset, tasks, claims)
         for k, (claim, low) in enumerate(zip(claims, again, strict=True)):
             yield claim, float(model.bias[k]), low, None
             progress("verify", k + 1, len(tasks))
         return
-    computed = _columns(stored, dataset)
+    computed = _columns(stored, dataset, tasks[0].built)
     anchor = computed.kernel.at_centre(computed.points)
     source = CachedColumns(computed, max(COLUMN_BYTES, 16 * computed.n))
-    for k, (claim, identity) in enumerate(zip(claims, tasks, strict=True)):
-        task = _task(dataset, root, identity)
+    for k, (claim, task) in enumerate(zip(claims, tasks, strict=True)):
         qp, scale = problem_of(task, source), float(claim.get("rho", 1.0))
         coef = np.zeros(qp.source.n)
         coef[stored.support] = model.coef[k] * scale
@@ -281,34 +288,16 @@ def _recomputed(
         yield dataclasses.replace(found, exact=proof.bound(k, qp, solution, float(quadratic[k])))
 
 
-def _task(dataset: Any, root: Path, identity: dict[str, Any]) -> ProblemTask:
-    return ProblemTask(root=str(root), dataset=str(dataset.path), gram=None, **_identity(identity))
-
-
-def _columns(stored: StoredModel, dataset: Any) -> ComputedColumns:
+def _columns(stored: StoredModel, dataset: Any, machine: Task) -> ComputedColumns:
     """Columns in float64, from the rows as they came."""
-    exact = ExactKernel(_served(stored), dataset.X())
+    exact = ExactKernel(served_kernel(stored.model.kernel, machine), dataset.X())
     return ComputedColumns(exact.kernel, exact.points(), np.float64, exact)
 
 
-def _served(stored: StoredModel) -> Kernel:
-    return served_kernel(stored.model.kernel, Task.create(_identity(stored.metadata["tasks"][0])["machine"]))
-
-
-def _served_rounding(stored: StoredModel, dataset: Any) -> Any:
+def _served_rounding(stored: StoredModel, dataset: Any, machine: Task) -> Any:
     """Of the kernel values that the solver was served: what the scores of training rows were counted from."""
-    dtype = np.dtype(stored.metadata["dtype"])
-    kernel = _served(stored)
+    dtype, kernel = np.dtype(stored.metadata["dtype"]), served_kernel(stored.model.kernel, machine)
     return kernel.rounding(kernel.prepare_gram(dataset.X(), dtype), dtype=dtype)
-
-
-def _identity(stored: dict[str, Any]) -> dict[str, Any]:
-    """What a task is made of; a model of an older format is of the one machine that there was, and has more."""
-    names = {field.name for field in dataclasses.fields(ProblemTask)}
-    fold = stored.get("fold")
-    kept = {name: value for name, value in stored.items() if name in names}
-    only = {key: stored[key] for key in ("loss", "bias") if key in stored}
-    return {"kernel": {}, "machine": {"name": "svc"} | only} | kept | {"fold": tuple(fold) if fold else None}
 
 
 # --- the scores -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config.quantities import MISSING, finite
 
-__all__ = ["count", "label_text", "percent", "score", "score_name", "wilson_interval"]
+__all__ = ["choice_text", "count", "label_text", "percent", "score", "score_name", "wilson_interval"]
 
 
 def count(value: Any) -> str:
@@ -74,3 +74,31 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     spread = math.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n * n))) / (1 + z2 / n)
     return max(0.0, middle - spread), min(1.0, middle + spread)
+
+
+def choice_text(found: dict[str, Any]) -> str:
+    """What is proved of other values of C, `choice_of_C` of the metrics, in a sentence.
+
+    >>> found = {"C": 4.0, "errors": 19, "rows": 1797, "within": 3, "solved": [[2.0, 22], [4.0, 19]], "least": [16]}
+    >>> choice_text(found)
+    'no C from 2 to 4 is better than 4 by more than 3 of 1,797 rows, of which 4 has 19 wrong'
+    >>> choice_text(found | {"within": 19, "least": [0]})
+    'C = 4 has 19 of 1,797 rows wrong; nothing is proved of C between 2 and 4: values there would tell more'
+    >>> choice_text({"why": "the kernel is approximated"})
+    'nothing is proved of other C: the kernel is approximated'
+    """
+    if "why" in found:
+        return f"nothing is proved of other C: {found['why']}"
+    chosen, rows, errors, within = f"{found['C']:g}", count(found["rows"]), found["errors"], found["within"]
+    solved = [f"{C:g}" for C, _ in found["solved"]]
+    if within < errors or not errors:
+        return (
+            f"no C from {solved[0]} to {solved[-1]} is better than {chosen} by more than {within:,} of {rows} rows, of "
+            f"which {chosen} has {errors:,} wrong"
+        )
+    gaps = zip(solved, solved[1:], found["least"], strict=False)
+    unknown = ", ".join(f"{low} and {high}" for low, high, left in gaps if not left)
+    return (
+        f"C = {chosen} has {errors:,} of {rows} rows wrong; nothing is proved of C between {unknown}: values "
+        "there would tell more"
+    )

@@ -122,6 +122,7 @@ def _context(run: RunRecord) -> dict[str, Any]:
         "versions": _versions(run.metrics),
         "download": _packed(run.metrics),
         "batch": batch,
+        "choice": formats.choice_text(found) if (found := run.metrics.get("choice_of_C")) else None,
         "curves": batch.curves() if batch else None,
         "heat": batch.heat_map() if batch else None,
     }

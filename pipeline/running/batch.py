@@ -102,16 +102,7 @@ def _ingest(session: Session, exp: Experiment) -> Ingested:
     """Rows into the dataset on storage, or find it there."""
     with session.clock("ingest"):
         data = datasets.ingest(exp, session.root, session.progress)
-    return Ingested(
-        path=str(data.path),
-        fingerprint=data.fingerprint,
-        n_train=data.n_train,
-        n_merged=data.n_merged,
-        n_test=data.n_test,
-        n_features=data.n_features,
-        classes=list(data.classes),
-        index_base=data.index_base,
-    )
+    return Ingested.of(data)
 
 
 # --- kernels and problems -------------------------------------------------------------------------------------------

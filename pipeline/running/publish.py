@@ -35,7 +35,12 @@ __all__ = ["publish"]
 
 
 def publish(
-    session: Session, batch: Batch, counts: Counts, trained: Trained | None, entries: Sequence[Entry] = ()
+    session: Session,
+    batch: Batch,
+    counts: Counts,
+    trained: Trained | None,
+    entries: Sequence[Entry] = (),
+    chosen: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write metrics, config and report into the draft and make the run visible; returns the metrics.
 
@@ -47,6 +52,8 @@ def publish(
         The point on all rows whose model is in the draft; None for a sweep without a refit.
     entries
         The points of a sweep, best first.
+    chosen
+        What is proved of its C.
     """
     data = trained.part.data if trained else batch.parts[0].data
     if trained is None:
@@ -60,6 +67,7 @@ def publish(
     while True:  # another run may take the name between the two
         key = session.store.free_key(base)
         record = _record(session, session.store.address(key), data, counts, trained, entries)
+        record |= {} if chosen is None else {"choice_of_C": chosen}
         write_json(session.folder / "metrics.json", record)
         write_json(session.folder / "neighbours.json", _neighbours(session, record))
         write_report(session.folder)

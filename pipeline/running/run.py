@@ -17,7 +17,7 @@ from pipeline.running.publish import publish
 from pipeline.running.score import score, solve_and_prove
 from pipeline.running.session import NO_DASK, Dask, Session, check_inputs, open_session
 from pipeline.running.steps import Steps, silently
-from pipeline.running.sweep import rank, refit
+from pipeline.running.sweep import choice_of_C, rank, refit
 from pipeline.storage.base import Store
 from pipeline.storage.cache import evict
 from pipeline.storage.leases import again_if_lost
@@ -46,11 +46,12 @@ def _train_sweep(session: Session, step: Steps, batch: Batch) -> dict[str, Any]:
     """All points, their leaderboard, and the best on all rows."""
     counts = step("solve", solve, session, batch)
     entries = step("score", rank, session, batch)
+    chosen = choice_of_C(session, batch, entries)
     trained, more = None, Counts()
     if session.exp.refit is not None:
         trained, more = step("refit", refit, session, batch, entries[0])
     session.release()
-    return step("publish", publish, session, batch, counts + more, trained, entries)
+    return step("publish", publish, session, batch, counts + more, trained, entries, chosen)
 
 
 def execute(

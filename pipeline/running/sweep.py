@@ -1,9 +1,15 @@
-"""What a sweep adds to a run: the scores of its points, and the best of them trained on all rows."""
+"""What a sweep adds to a run: the scores of its points, what is proved of other C, and the best on all rows."""
 
 import dataclasses
 import functools
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from pipeline.answers import choice
+from pipeline.answers.problem import ProblemTask
 from pipeline.answers.result import read_answers
 from pipeline.config.schema import Experiment
 from pipeline.config.sections import Sweep
@@ -15,8 +21,11 @@ from pipeline.rows import dataset as datasets
 from pipeline.running.batch import Batch, Counts, of_one
 from pipeline.running.score import Trained, assembled, score, solve_and_prove
 from pipeline.running.session import Session
+from svmcore.kernels import Kernel
+from svmcore.sources import ComputedColumns
+from svmcore.train.choice import Choice, objection
 
-__all__ = ["rank", "refit", "scored_on", "sweep_of"]
+__all__ = ["choice_of_C", "rank", "refit", "scored_on", "sweep_of"]
 
 
 def sweep_of(exp: Experiment) -> Sweep:
@@ -49,6 +58,72 @@ def _entry(session: Session, dataset: Any, part: Part, point: Point) -> Entry:
         names, Outputs(dataset.test_targets(), tested, dataset.classes, model.scheme, None, model.sigmoids)
     )
     return entry_of(point.index, point.params, [scores], tasks, [results])
+
+
+# --- the choice of C ------------------------------------------------------------------------------------------------
+def choice_of_C(session: Session, batch: Batch, entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """What is proved of every C between those of the sweep, all else as in the best point, which comes first.
+
+    None where C does not vary; `why` where nothing can be proved.
+    """
+    point = next(point for point in batch.points if point.index == entries[0].index)
+    part = batch.part_of(point)
+    points = _along_C(part.group.points, point)
+    if len(points) < 2:
+        return None
+    if why := _unprovable(session, part, point):
+        return {"why": why}
+    with session.clock("score"):
+        return dataclasses.asdict(_proved(session, part, points, point, {each.index: each for each in entries}))
+
+
+def _along_C(points: Sequence[Point], best: Point) -> list[Point]:
+    """Those that differ from the best in C alone, one of each finite C, ascending."""
+    if not math.isfinite(best.exp.C):
+        return []
+    alike = {p.exp.C: p for p in points if p.exp.model_copy(update={"C": best.exp.C}) == best.exp}
+    return [alike[C] for C in sorted(alike) if math.isfinite(C)]
+
+
+def _unprovable(session: Session, part: Part, point: Point) -> str:
+    """Why nothing can be proved of other C, or an empty string."""
+    if session.exp.scores[0] != "accuracy":
+        return f"errors alone are bounded, and {session.exp.scores[0]} ranks the points"
+    if scored_on(session.exp, part.data.n_test) == "train":
+        return "there are neither folds nor test rows"
+    if part.plan.approximation is not None:
+        return "the kernel is approximated"
+    solver = point.exp.solver_for(part.data.n_features)
+    return objection(point.exp.machine, Kernel.create(part.plan.kernel), solver)
+
+
+def _proved(session: Session, part: Part, points: Sequence[Point], best: Point, entries: dict[int, Entry]) -> Choice:
+    along = [part.tasks[point.index] for point in points]
+    columns = choice.columns_of(along[0][0][0], part.plan.dtype)
+    if along[0][0][0].fold is None:
+        judges = [_tested(session, part, [tasks[0] for tasks in along], columns)]
+    else:
+        judges = [choice.held_out(fold[0], columns) for fold in along[0]]
+    sizes = [int(each.copies.sum()) for each in judges]
+    left = [choice.fewest_errors([tasks[k] for tasks in along], columns, each) for k, each in enumerate(judges)]
+    solved = [(point.exp.C, _errors(entries[point.index], sizes)) for point in points]
+    return Choice.of(best.exp.C, solved, [int(n) for n in np.sum(left, axis=0).min(axis=1)], sum(sizes))
+
+
+def _errors(entry: Entry, sizes: Sequence[int]) -> int:
+    """Of all folds, from their accuracies."""
+    return sum(round((1.0 - (score or 0.0)) * n) for score, n in zip(entry.fold_scores, sizes, strict=True))
+
+
+def _tested(
+    session: Session, part: Part, along: Sequence[Sequence[ProblemTask]], columns: ComputedColumns
+) -> choice.Judges:
+    """The test rows with their values for each C, all of them in one pass over the support vectors."""
+    dataset = datasets.open_dataset(part.data.path)
+    flat = [task for tasks in along for task in tasks]
+    results, _ = read_answers(flat)
+    _, _, values = assembled(session, dataset, part, flat, results)
+    return choice.tested(columns, dataset.test_blocks(), np.split(values, len(along), axis=1))
 
 
 # --- the best on all rows -------------------------------------------------------------------------------------------

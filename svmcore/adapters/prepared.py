@@ -93,7 +93,7 @@ def preparing(ready: Sequence[Prepared]) -> Iterator[None]:
 
 def prepared(recipe: Recipe, rows: Rows, codes: Floats, classes: Floats, weights: Floats | None) -> Training | None:
     """The training of exactly these, if it was prepared."""
-    for each in _ready.get():
+    for each in sorted(_ready.get(), key=lambda each: each.taken):  # fits come in their order: mostly it is the next
         if each.is_of(recipe, rows, codes, classes, weights):
             each.taken = True
             return each.training()

@@ -8,7 +8,7 @@ import numpy as np
 from svmcore.errors import InputError, InvalidProblem
 from svmcore.points import Floats
 
-__all__ = ["Scheme", "Target", "is_told", "is_wrong", "targets", "vote"]
+__all__ = ["Scheme", "Target", "Wrong", "is_told", "targets", "vote"]
 
 BLOCK = 4096  # rows whose votes are counted at once
 
@@ -68,7 +68,7 @@ def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> Sequence[Targ
     elif scheme == "ovr":
         pairs = [(k, -1) for k in range(n_classes)]
     else:
-        pairs = [(j, i) for i in range(n_classes) for j in range(i + 1, n_classes)]
+        pairs = [(j, i) for i, j in _pairs(n_classes)]
     return _Targets(np.asarray(codes), pairs)
 
 
@@ -95,14 +95,23 @@ def _voted(decision: Floats, n_classes: int, scheme: str) -> Floats:
 def _votes(low: Floats, high: Floats, n_classes: int) -> tuple[Floats, Floats]:
     """Pairwise wins (n, c), the fewest and the most of each class, of decision values between `low` and `high`."""
     fewest, most = np.zeros((2, len(low), n_classes), dtype=np.int64)
-    pairs = [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
-    for column, (i, j) in enumerate(pairs):
-        surely, maybe = low[:, column] >= 0, high[:, column] >= 0
-        fewest[:, j] += surely
-        most[:, j] += maybe
-        fewest[:, i] += ~maybe
-        most[:, i] += ~surely
+    for column, pair in enumerate(_pairs(n_classes)):
+        _count(low[:, column], high[:, column], pair, fewest, most)
     return fewest, most
+
+
+def _pairs(n_classes: int) -> list[tuple[int, int]]:
+    """Both classes of each problem of one-vs-one; the second is the positive one."""
+    return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
+
+
+def _count(low: Floats, high: Floats, pair: tuple[int, int], fewest: Floats, most: Floats) -> None:
+    """Add the wins of a pair of classes to those of each class (..., n, c)."""
+    (i, j), surely, maybe = pair, low >= 0, high >= 0
+    fewest[..., j] += surely
+    most[..., j] += maybe
+    fewest[..., i] += ~maybe
+    most[..., i] += ~surely
 
 
 def is_told(decision: Floats, error: Floats, n_classes: int, scheme: str) -> Floats:
@@ -126,20 +135,46 @@ def is_told(decision: Floats, error: Floats, n_classes: int, scheme: str) -> Flo
     return np.asarray(order > others.max(axis=1))
 
 
-def is_wrong(low: Floats, high: Floats, codes: Floats, n_classes: int, scheme: str) -> Floats:
-    """Whether `vote` gives the classes `codes` (n,) of no decision values between `low` and `high` (n, k): (n,) bool.
+class Wrong:
+    """Whether `vote` gives rows their class (n,) of no decision values between bounds that are told one by one.
 
-    >>> low, high = np.array([[0.1, -2.0, -1.0], [-0.3, 0.0, -1.0]]), np.array([[0.3, 0.2, 0.0], [0.1, 0.4, 0.0]])
-    >>> is_wrong(low, high, np.array([2, 0]), 3, "ovr")
+    The bounds of each decision value are (n,), or (..., n) of several `cases`. One of exactly 0 proves nothing.
+
+    >>> wrong = Wrong(np.array([2, 0]), 3, "ovr")
+    >>> for k, (low, high) in enumerate([([0.1, -0.3], [0.3, 0.1]), ([-2, 0.0], [0.2, 0.4]), ([-1, -1], [0.0, 0.0])]):
+    ...     wrong.add(k, np.array(low), np.array(high))
+    >>> wrong.found()
     array([ True, False])
     """
-    rows = np.arange(len(codes))
-    if low.shape[1] == 1:
-        return np.where(codes == 1, high[:, 0] < 0, low[:, 0] >= 0)
-    if scheme == "ovr":
-        least, most = low.copy(), high
-    else:  # of equal votes the first class wins
-        least, most = (n_classes * votes - np.arange(n_classes) for votes in _votes(low, high, n_classes))
-    own = most[rows, codes]
-    least[rows, codes] = own
-    return np.asarray(least.max(axis=1) > own)
+
+    def __init__(self, codes: Floats, n_classes: int, scheme: str, cases: tuple[int, ...] = ()) -> None:
+        self.codes, self.n_classes, self.by_pairs = codes, n_classes, scheme == "ovo" and n_classes > 2
+        shape = (*cases, len(codes))
+        if self.by_pairs:
+            self.pairs = _pairs(n_classes)
+            self.fewest, self.most = np.zeros((2, *shape, n_classes), dtype=np.int64)
+        else:
+            self.rival, self.own = np.full(shape, -np.inf), np.full(shape, np.inf)
+
+    def add(self, k: int, low: Floats, high: Floats) -> None:
+        """Take the bounds of decision value `k`."""
+        if self.by_pairs:
+            _count(low, high, self.pairs[k], self.fewest, self.most)
+        elif self.n_classes == 2:
+            later = self.codes == 1
+            self.own, self.rival = np.where(later, high, 0.0), np.where(later, 0.0, low)
+        else:
+            own = self.codes == k
+            self.own[..., own] = high[..., own]
+            self.rival[..., ~own] = np.maximum(self.rival, low)[..., ~own]
+
+    def found(self) -> Floats:
+        """Of each row, when all bounds are told."""
+        if not self.by_pairs:
+            return np.asarray(self.rival > self.own)
+        # of equal votes the first class wins
+        least, most = (self.n_classes * votes - np.arange(self.n_classes) for votes in (self.fewest, self.most))
+        rows = np.arange(len(self.codes))
+        own = most[..., rows, self.codes]
+        least[..., rows, self.codes] = own
+        return np.asarray(least.max(axis=-1) > own)

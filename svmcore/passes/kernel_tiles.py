@@ -11,14 +11,7 @@ import numpy as np
 
 from svmcore.passes.kernel_sums import sums_of_distances, sums_of_products
 from svmcore.points import Floats, Points, inner_products
-from svmcore.points.byte_products import (
-    COLUMNS,
-    byte_products,
-    packed_rows,
-    products_size,
-    signed_part,
-    signed_rows,
-)
+from svmcore.points.byte_products import COLUMNS, byte_products, products_size
 from svmcore.points.fine import products_of, scales_of
 
 __all__ = ["GRAIN", "Blocks", "Distances", "FineProducts", "Products", "Tiles"]
@@ -107,14 +100,14 @@ class Distances(Tiles):
         unit = P.values.step**2
         self.factor = gamma * unit
         self.a, self.b = (np.rint(side.moments.norm2 / unit).astype(np.int32) for side in (P, Q))
-        self.signed, self.packed = signed_rows(P.values.bytes), packed_rows(Q.values.bytes)
+        self.left, self.right = P.values.left, Q.values.right
 
     def memory(self) -> Floats:
         """Of integers."""
         return np.empty(products_size(ROWS, WIDTH), np.int32)
 
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
-        G = byte_products(signed_part(self.signed, row), self.packed.take(column), memory)
+        G = byte_products(self.left.take(row), self.right.take(column), memory)
         _each(sums_of_distances, G, self.a[row], self.b[column], self.factor, right, left, out)
 
 

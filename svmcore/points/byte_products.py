@@ -1,9 +1,9 @@
 """Exact products of two tables of bytes, (n, width) times (m, width): an int32 matrix product of 8-bit integers.
 
 The inner loop is the tile of any matrix product: 8 rows by 48 columns of sums stay in registers while the features
-pass by. A processor with AVX-512 VNNI multiplies and adds 64 pairs of bytes in one instruction, which takes one side
-signed: k - 128 on the left, and 128 times the sum of the right row to start from. Elsewhere the same sums are made in
-plain steps, too slow to pay.
+pass by, but for those that are 0 in all rows of the tile: of pictures that is half of them. A processor with AVX-512
+VNNI multiplies and adds 64 pairs of bytes in one instruction, of which one has a sign. Elsewhere the same sums are made
+in plain steps, too slow to pay.
 """
 
 from functools import lru_cache
@@ -20,19 +20,20 @@ from svmcore.runtime.compiled import njit
 
 __all__ = [
     "MOST_FEATURES",
-    "PackedRows",
+    "LeftRows",
+    "RightRows",
+    "add_byte_products",
     "byte_products",
     "is_fast",
-    "packed_rows",
+    "left_rows",
     "products_size",
-    "signed_part",
-    "signed_rows",
+    "right_rows",
 ]
 
 MOST_FEATURES = 1 << 15  # 255^2 times as many < 2^31: every sum fits an int32
 ROWS, PANELS, LANES = 8, 3, 16  # of a tile of sums: ROWS x PANELS registers of LANES
 COLUMNS = PANELS * LANES
-SIGN = 0x80  # k - 128 as a signed byte is k with this bit flipped
+SIGN = 0x80808080  # four bytes k - 128 with a sign are those of k with these bits flipped
 
 
 @lru_cache(maxsize=1)
@@ -51,80 +52,147 @@ def products_size(n: int, m: int) -> int:
     return (-(-n // ROWS) * ROWS) * (-(-m // COLUMNS) * COLUMNS)
 
 
-def signed_rows(left: Any) -> Any:
-    """Rows of uint8 as the left side of products: k - 128 as signed bytes, padded to whole tiles."""
-    signed = np.zeros((-(-len(left) // ROWS) * ROWS, left.shape[1]), np.uint8)
-    np.bitwise_xor(left, np.uint8(SIGN), out=signed[: len(left)])
-    return signed
+class LeftRows(NamedTuple):
+    """Rows of bytes as the left side of products, in tiles of ROWS: what is 0 in all rows of a tile is left out.
+
+    Attributes
+    ----------
+    words
+        (steps, ROWS) uint32: four bytes of every row of a tile.
+    at
+        (steps,) int32: which four features they are.
+    first
+        (tiles + 1,): where the steps of each tile begin.
+    sums
+        128 sum_f k_f (rows,) int32 of bytes without a sign: what the sign of the right side takes away.
+    """
+
+    words: Any
+    at: Any
+    first: Any
+    sums: Any
+
+    def take(self, rows: slice) -> "LeftRows":
+        """Rows from a multiple of ROWS on, in whole tiles."""
+        start, stop = rows.start // ROWS, -(-rows.stop // ROWS)
+        return self._replace(first=self.first[start : stop + 1], sums=self.sums[start * ROWS : stop * ROWS])
 
 
-def signed_part(signed: Any, rows: slice) -> Any:
-    """Rows from a multiple of ROWS on, of what `signed_rows` gives, in whole tiles."""
-    return signed[rows.start : -(-rows.stop // ROWS) * ROWS]
+class RightRows(NamedTuple):
+    """Rows of bytes as the right side of products."""
 
+    panels: Any  # (columns / 16, width / 4, 16) words of four bytes, on a cache line; up to whole tiles
 
-class PackedRows(NamedTuple):
-    """Rows of uint8 as the right side of products."""
+    @property
+    def columns(self) -> int:
+        """Rows, and what fills up the last tile."""
+        return len(self.panels) * LANES
 
-    panels: Any  # (columns / 16, width / 4, 16) words of four bytes, on a cache line; zeros up to whole tiles
-    start: Any  # 128 sum_f k_f (columns,), what the left side's sign took away
-
-    def take(self, rows: slice) -> "PackedRows":
+    def take(self, rows: slice) -> "RightRows":
         """Rows from a multiple of COLUMNS on, in whole tiles."""
         last = -(-rows.stop // COLUMNS) * COLUMNS
-        return PackedRows(self.panels[rows.start // LANES : last // LANES], self.start[rows.start : last])
+        return RightRows(self.panels[rows.start // LANES : last // LANES])
 
 
-def packed_rows(right: Any) -> PackedRows:
-    """Rows of uint8, their width a multiple of 4, as the right side of products."""
-    columns, width = -(-len(right) // COLUMNS) * COLUMNS, right.shape[1]
+def left_rows(rows: Any, signed: bool = False) -> LeftRows:
+    """Rows of uint8, their width a multiple of 4, as the left side; if `signed`, a byte k stands for k - 128."""
+    n, width = rows.shape
+    tiles = -(-n // ROWS)
+    words, at = np.empty((tiles * (width // 4), ROWS), np.uint32), np.empty(tiles * (width // 4), np.int32)
+    first, sums = np.zeros(tiles + 1, np.int64), np.zeros(tiles * ROWS, np.int32)
+    _arrange(rows.view(np.uint32), np.uint32(SIGN if signed else 0), words, at, first, sums)
+    return LeftRows(words[: first[-1]], at[: first[-1]], first, sums)
+
+
+def right_rows(rows: Any, signed: bool = False) -> RightRows:
+    """Rows of uint8, their width a multiple of 4, as the right side; if `signed`, a byte k stands for k - 128."""
+    columns, width = -(-len(rows) // COLUMNS) * COLUMNS, rows.shape[1]
     memory = np.empty(columns * width // 4 + LANES, np.uint32)
     first = -memory.ctypes.data % 64 // 4
     panels = memory[first : first + columns * width // 4].reshape(columns // LANES, width // 4, LANES)
-    start = np.empty(columns, np.int32)
-    _pack(right.view(np.uint32), panels, start)
-    return PackedRows(panels, start)
+    _pack(rows.view(np.uint32), np.uint32(SIGN if signed else 0), panels)
+    return RightRows(panels)
 
 
-def byte_products(left: Any, right: PackedRows, memory: Any) -> Any:
-    """Sum_f left[i, f] right[j, f] in whole tiles: int32, a view of `memory`; padding gives what lies beyond."""
-    out = memory[: len(left) * len(right.start)].reshape(len(left), len(right.start))
-    _products(left, right.panels, right.start, out)
+def byte_products(left: LeftRows, right: RightRows, memory: Any) -> Any:
+    """Sum_f left[i, f] right[j, f] in whole tiles, of rows without and with a sign, in this order.
+
+    Bytes k without a sign on both sides are given as k - 128 on the right, which is made up for. Returns int32, a view
+    of `memory`; padding gives what lies beyond.
+    """
+    out = memory[: len(left.sums) * right.columns].reshape(len(left.sums), right.columns)
+    _start(left.sums, out)
+    _add_tiles(left.words, left.at, left.first, False, right.panels, out)
     return out
 
 
+def add_byte_products(left: LeftRows, right: RightRows, out: Any) -> None:
+    """Out += the products of rows with and without a sign, in this order: `out` is what `byte_products` gave."""
+    _add_tiles(left.words, left.at, left.first, True, right.panels, out)
+
+
 @njit
-def _pack(right, panels, start):  # type: ignore[no-untyped-def]
+def _arrange(rows, sign, words, at, first, sums):  # type: ignore[no-untyped-def]
+    n, steps = rows.shape
+    found = 0
+    for tile in range(len(first) - 1):
+        top = tile * ROWS
+        last = min(top + ROWS, n)
+        some = np.zeros(steps, np.uint32)
+        for i in range(top, last):
+            sums[i] = np.int32(_sum_of_bytes(rows[i]) << np.uint32(7))
+            for f in range(steps):
+                some[f] |= rows[i, f] ^ sign
+        for f in range(steps):
+            if some[f]:
+                for r in range(ROWS):
+                    words[found, r] = rows[top + r, f] ^ sign if top + r < n else np.uint32(0)
+                at[found] = f
+                found += 1
+        first[tile + 1] = found
+
+
+@njit
+def _sum_of_bytes(row):  # type: ignore[no-untyped-def]
+    total = np.uint32(0)
+    for f in range(len(row)):
+        pair = (row[f] & np.uint32(0xFF00FF)) + ((row[f] >> np.uint32(8)) & np.uint32(0xFF00FF))
+        total += (pair & np.uint32(0xFFFF)) + (pair >> np.uint32(16))
+    return total
+
+
+@njit
+def _pack(right, sign, panels):  # type: ignore[no-untyped-def]
     for block in range(panels.shape[0]):
         panel = panels[block]
         for lane in range(LANES):
             j = block * LANES + lane
-            total = np.uint32(0)
             if j < right.shape[0]:
                 row = right[j]
                 for f in range(len(row)):
-                    word = row[f]
-                    panel[f, lane] = word
-                    pair = (word & np.uint32(0xFF00FF)) + ((word >> np.uint32(8)) & np.uint32(0xFF00FF))
-                    total += (pair & np.uint32(0xFFFF)) + (pair >> np.uint32(16))
+                    panel[f, lane] = row[f] ^ sign
             else:
                 panel[:, lane] = np.uint32(0)
-            start[j] = np.int32(total) * np.int32(128)
+
+
+@njit
+def _start(sums, out):  # type: ignore[no-untyped-def]
+    for i in range(len(sums)):
+        out[i, :] = sums[i]
 
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _SUMS, _BYTES = ir.VectorType(_I32, LANES), ir.VectorType(_I8, 4 * LANES)
 
 
-@intrinsic
-def _tile(typing_context, left, stride, panel, panel_stride, steps, start, out, out_stride):  # type: ignore[no-untyped-def]
-    """Sums (ROWS, COLUMNS) of a tile over all features; all arguments are addresses, distances in bytes, or counts.
+def _tile(left_has_sign: bool) -> Any:
+    """A function that adds to a tile (ROWS, COLUMNS) of sums; it takes addresses, distances in bytes, and counts.
 
     As LLVM's intermediate code, because no loop of numba keeps 24 sums in registers.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        left, stride, panel, panel_stride, steps, start, out, out_stride = arguments
+        words, places, steps, panel, panel_stride, out, out_stride = arguments
 
         def at(base, distance, times, plus, kind):  # type: ignore[no-untyped-def]
             offset = builder.mul(distance, ir.Constant(_I64, times)) if times else ir.Constant(_I64, 0)
@@ -136,33 +204,42 @@ def _tile(typing_context, left, stride, panel, panel_stride, steps, start, out, 
             return value
 
         zero, one = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
-        first = [load(at(start, one, 64 * c, zero, _SUMS), 4) for c in range(PANELS)]
+        targets = [
+            [at(out, out_stride, r, ir.Constant(_I64, 64 * c), _SUMS) for c in range(PANELS)] for r in range(ROWS)
+        ]
+        before = [[load(target, 4) for target in row] for row in targets]
         entry, loop, end = builder.block, builder.append_basic_block("features"), builder.append_basic_block("end")
         builder.branch(loop)
         builder.position_at_end(loop)
         k = builder.phi(_I64)
         sums = [[builder.phi(_SUMS) for _ in range(PANELS)] for _ in range(ROWS)]
-        across, down = builder.mul(k, ir.Constant(_I64, 64)), builder.mul(k, ir.Constant(_I64, 4))
+        place = builder.zext(load(at(places, one, 0, builder.mul(k, ir.Constant(_I64, 4)), _I32), 4), _I64)
+        across, down = builder.mul(place, ir.Constant(_I64, 64)), builder.mul(k, ir.Constant(_I64, 4 * ROWS))
         columns = [load(at(panel, panel_stride, c, across, _SUMS), 64) for c in range(PANELS)]
         added = []
         for r in range(ROWS):
-            word = _broadcast(builder, load(at(left, stride, r, down, _I32), 4))
-            added.append([_add_products(builder, sums[r][c], columns[c], word) for c in range(PANELS)])
+            word = _broadcast(builder, load(at(words, ir.Constant(_I64, 4), r, down, _I32), 4))
+            pairs = [(column, word) if left_has_sign else (word, column) for column in columns]
+            added.append([_add_products(builder, sums[r][c], *pairs[c]) for c in range(PANELS)])
         following = builder.add(k, one)
         k.add_incoming(zero, entry)
         k.add_incoming(following, loop)
         for r in range(ROWS):
             for c in range(PANELS):
-                sums[r][c].add_incoming(first[c], entry)
+                sums[r][c].add_incoming(before[r][c], entry)
                 sums[r][c].add_incoming(added[r][c], loop)
         builder.cbranch(builder.icmp_signed("<", following, steps), loop, end)
         builder.position_at_end(end)
         for r in range(ROWS):
             for c in range(PANELS):
-                builder.store(added[r][c], at(out, out_stride, r, ir.Constant(_I64, 64 * c), _SUMS)).align = 4
+                builder.store(added[r][c], targets[r][c]).align = 4
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 8), generate
+    @intrinsic
+    def tile(typing_context, words, places, steps, panel, panel_stride, out, out_stride):  # type: ignore[no-untyped-def]
+        return types.void(*[types.int64] * 7), generate
+
+    return tile
 
 
 def _broadcast(builder, word):  # type: ignore[no-untyped-def]
@@ -189,19 +266,20 @@ def _add_products(builder, sums, unsigned, signed):  # type: ignore[no-untyped-d
     return sums
 
 
+_unsigned_tile, _signed_tile = _tile(left_has_sign=False), _tile(left_has_sign=True)
+
+
 @njit
-def _products(left, panels, start, out):  # type: ignore[no-untyped-def]
-    """Write left panels' + start, tile by tile: a panel stays in the first-level cache, `left` in the second."""
-    steps = panels.shape[1]
+def _add_tiles(words, at, first, left_has_sign, panels, out):  # type: ignore[no-untyped-def]
+    """Tile by tile: a panel stays in the first-level cache, the left side in the second."""
+    stride = panels.strides[0]
     for c in range(0, panels.shape[0], PANELS):
-        for r in range(0, left.shape[0], ROWS):
-            _tile(
-                left[r:].ctypes.data,
-                left.strides[0],
-                panels[c:].ctypes.data,
-                panels.strides[0],
-                steps,
-                start[c * LANES :].ctypes.data,
-                out[r:, c * LANES :].ctypes.data,
-                out.strides[0],
-            )
+        panel = panels[c:].ctypes.data
+        for r in range(len(first) - 1):
+            steps = first[r + 1] - first[r]
+            left, places = words[first[r] :].ctypes.data, at[first[r] :].ctypes.data
+            target = out[r * ROWS :, c * LANES :].ctypes.data
+            if steps > 0 and left_has_sign:
+                _signed_tile(left, places, steps, panel, stride, target, out.strides[0])
+            elif steps > 0:
+                _unsigned_tile(left, places, steps, panel, stride, target, out.strides[0])

@@ -16,12 +16,13 @@ import numpy as np
 
 from svmcore.points.byte_products import (
     MOST_FEATURES,
-    PackedRows,
+    LeftRows,
+    RightRows,
+    add_byte_products,
     byte_products,
-    packed_rows,
+    left_rows,
     products_size,
-    signed_part,
-    signed_rows,
+    right_rows,
 )
 from svmcore.points.lattice import Codes
 from svmcore.runtime.compiled import njit
@@ -129,55 +130,47 @@ def _digits(X, corner, k, step, first, second, high, low):  # type: ignore[no-un
 
 
 class LeftDigits(NamedTuple):
-    """Rows as the left side: signed bytes of k, [k | m_1], [k | m_2], and 128 sum k."""
+    """Rows as the left side of products: k, m_1 and m_2."""
 
-    signed: tuple[Any, Any, Any]
-    sums: Any
+    parts: tuple[LeftRows, ...]
 
     @classmethod
     def of(cls, codes: FineCodes) -> "LeftDigits":
-        """Packed once for many tiles."""
-        k = codes.coarse.bytes
-        parts = (k, *(np.hstack([k, m]) for m in codes.digits))
-        return cls(tuple(signed_rows(part) for part in parts), _sums(k))  # type: ignore[arg-type]
+        """Arranged once for many tiles."""
+        return cls((left_rows(codes.coarse.bytes), *(left_rows(m, signed=True) for m in codes.digits)))
 
     def take(self, rows: slice) -> "LeftDigits":
         """Rows from a multiple of 8 on."""
-        return LeftDigits(tuple(signed_part(part, rows) for part in self.signed), self.sums[rows])  # type: ignore[arg-type]
+        return LeftDigits(tuple(part.take(rows) for part in self.parts))
 
 
 class RightDigits(NamedTuple):
-    """Rows as the right side: k, [m_1 | k], [m_2 | k] packed, and 128 sum k."""
+    """Rows as the right side of products: k without a sign; k - 128, m_1 and m_2."""
 
-    packed: tuple[PackedRows, PackedRows, PackedRows]
-    sums: Any
+    plain: RightRows
+    parts: tuple[RightRows, ...]
 
     @classmethod
     def of(cls, codes: FineCodes) -> "RightDigits":
         """Packed once for many tiles."""
         k = codes.coarse.bytes
-        parts = (k, *(np.hstack([m, k]) for m in codes.digits))
-        return cls(tuple(packed_rows(part) for part in parts), _sums(k))  # type: ignore[arg-type]
+        return cls(right_rows(k), tuple(right_rows(part, signed=True) for part in (k, *codes.digits)))
 
     def take(self, rows: slice) -> "RightDigits":
         """Rows from a multiple of 48 on."""
-        return RightDigits(tuple(part.take(rows) for part in self.packed), self.sums[rows])  # type: ignore[arg-type]
-
-
-def _sums(k: Any) -> Any:
-    return ZERO * k.sum(axis=1, dtype=np.int64).astype(np.int32)
+        return RightDigits(self.plain.take(rows), tuple(part.take(rows) for part in self.parts))
 
 
 def products_of(left: LeftDigits, right: RightDigits, scales: Any, memory: Any, out: Any) -> Any:
-    """u_x'u_z (n, m) float64 into `out`; `memory` (int32) holds one table of byte products.
-
-    A digit m is stored as m + 128, so k_x'm_z + m_x'k_z comes with 128 (sum k_x + sum k_z), which is taken off.
-    """
-    nothing = np.zeros(1, np.int32)
-    for digit, scale in enumerate(scales):
-        G = byte_products(left.signed[digit], right.packed[digit], memory)
-        a, b = (left.sums, right.sums) if digit else (nothing, nothing)
-        _add_scaled(G, a, b, scale, digit == 0, out)
+    """u_x'u_z (n, m) float64 into `out`; `memory` (int32) holds one table of byte products."""
+    _set_scaled(byte_products(left.parts[0], right.parts[0], memory), scales[0], out)
+    plain = left.parts[0]._replace(
+        sums=np.zeros_like(left.parts[0].sums)
+    )  # a digit has its sign: nothing to make up for
+    for digit in (1, 2):
+        G = byte_products(plain, right.parts[digit], memory)
+        add_byte_products(left.parts[digit], right.plain, G)
+        _add_scaled(G, scales[digit], out)
     return out
 
 
@@ -188,17 +181,19 @@ def scales_of(codes: FineCodes) -> tuple[float, float, float]:
 
 
 @njit
-def _add_scaled(G, a, b, scale, is_first, out):  # type: ignore[no-untyped-def]
+def _set_scaled(G, scale, out):  # type: ignore[no-untyped-def]
     n, m = out.shape
-    if is_first:
-        for i in range(n):
-            for j in range(m):
-                out[i, j] = scale * G[i, j]
-        return
     for i in range(n):
-        x = a[i]
         for j in range(m):
-            out[i, j] += scale * np.int32(G[i, j] - np.int32(x + b[j]))
+            out[i, j] = scale * G[i, j]
+
+
+@njit
+def _add_scaled(G, scale, out):  # type: ignore[no-untyped-def]
+    n, m = out.shape
+    for i in range(n):
+        for j in range(m):
+            out[i, j] += scale * G[i, j]
 
 
 def fine_products(P: FineCodes, Q: FineCodes, out: Any) -> Any:

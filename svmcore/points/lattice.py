@@ -16,11 +16,12 @@ import numpy as np
 
 from svmcore.points.byte_products import (
     MOST_FEATURES,
-    PackedRows,
+    LeftRows,
+    RightRows,
     byte_products,
-    packed_rows,
+    left_rows,
     products_size,
-    signed_rows,
+    right_rows,
 )
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
@@ -71,14 +72,14 @@ class Codes:
         return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact)
 
     @cached_property
-    def signed(self) -> Any:
+    def left(self) -> LeftRows:
         """The rows as the left side of products, kept."""
-        return signed_rows(self.bytes)
+        return left_rows(self.bytes)
 
     @cached_property
-    def packed(self) -> PackedRows:
+    def right(self) -> RightRows:
         """The rows as the right side of products, kept."""
-        return packed_rows(self.bytes)
+        return right_rows(self.bytes, signed=True)
 
     def loosened(self) -> "Codes":
         """The same, taken to deviate by all that rounding explains: other rows on the lattice are rounded too."""
@@ -193,4 +194,4 @@ def integer_products(left: Codes, right: Codes) -> Any:
     """k_i'k_j (n, m) of two sets of codes, exact int32."""
     n, m = len(left.bytes), len(right.bytes)
     memory = np.empty(products_size(n, m), np.int32)
-    return byte_products(left.signed, right.packed, memory)[:n, :m]
+    return byte_products(left.left, right.right, memory)[:n, :m]

@@ -11,22 +11,22 @@ are CSR, which cannot be centred; their inner products accumulate in float64 ins
 import dataclasses
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from svmcore.errors import InvalidProblem
 from svmcore.points.byte_products import is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
 from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
+from svmcore.points.moments import Extent, Floats, Moments, empty_moments, moments_of, scaled_moments
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
 __all__ = ["Extent", "Floats", "Moments", "Points", "Rows", "check_fit", "inner_products"]
 
-Floats: TypeAlias = NDArray[Any]
 Rows: TypeAlias = Any  # an (n, p) array or a scipy CSR matrix: scipy ships no types
 
 SPARSE = np.empty(0)  # the centre of rows that are kept sparse
@@ -34,35 +34,6 @@ DENSITY = 0.1  # share of non-zero entries below which the CSR products are fast
 CODED_DENSITY = 0.02  # the same for products of 8-bit integers
 DENSE_ENTRIES = 1 << 27  # of a CSR matrix that is made dense to look for a lattice
 PANEL = 64  # CSR rows scattered to one dense panel: 64 lanes of float64 fill eight wide registers
-
-
-class Moments(NamedTuple):
-    """What a kernel of the inner product needs beside the products: (n,) float64 vectors of one side of a block."""
-
-    norm2: Floats  # ||u||^2, squared norms about the centre
-    along: Floats  # u'c
-    half: float = 0.0  # c'c / 2
-
-    @property
-    def offset(self) -> Floats:
-        """O = u'c + c'c / 2 (n,), so that x'z = u_x'u_z + o_x + o_z."""
-        return self.along + self.half
-
-    @property
-    def square(self) -> Floats:
-        """X'x (n,), the squared norms about the origin."""
-        return self.norm2 + 2.0 * self.offset
-
-    def take(self, rows: Any) -> "Moments":
-        """Those of some rows."""
-        return Moments(self.norm2[rows], self.along[rows], self.half)
-
-
-class Extent(NamedTuple):
-    """How far rows reach: what bounds the rounding of their kernel values."""
-
-    norm2: float  # the largest ||u||^2, about the centre
-    square: float  # the largest x'x, about the origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,10 +120,7 @@ class Points:
 
     @classmethod
     def _of_codes(cls, centre: Floats, codes: Codes) -> "Points":
-        moments = _empty_moments(len(codes.bytes), centre)
-        keep = lambda rows: _write_moments(moments, rows, codes[rows].decoded(), centre)  # noqa: E731
-        _each_part(*codes.shape, keep)
-        return cls(codes, moments, centre)
+        return cls(codes, scaled_moments(codes.bytes[:, : codes.n_features], codes.step, centre), centre)
 
     @classmethod
     def refined(cls, X: Rows, given: "Points") -> "Points":
@@ -162,20 +130,20 @@ class Points:
         X = _as_dense(X)
         if given.n_features > FINE_FEATURES:
             return cls._prepare_dense(X, given.centre, np.float64)
-        moments = _empty_moments(len(X), given.centre)
-        _each_centred(X, given.centre, lambda rows, centred: _write_moments(moments, rows, centred, given.centre))
-        return cls(refine(X, given.centre, given.values), moments, given.centre)
+        return cls(refine(X, given.centre, given.values), moments_of(X, given.centre), given.centre)
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
         values = np.empty(X.shape, dtype)
-        moments = _empty_moments(len(X), centre)
+        moments = empty_moments(len(X), centre)
 
-        def keep(rows: slice, centred: Floats) -> None:
-            _write_moments(moments, rows, centred, centre)
+        def keep(rows: slice) -> None:
+            centred = X[rows] - centre
+            np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
+            np.matmul(centred, centre, out=moments.along[rows])
             values[rows] = centred
 
-        _each_centred(X, centre, keep)
+        _each_part(X.shape[0], X.shape[1], keep)
         return cls(values, moments, centre)
 
     @classmethod
@@ -282,15 +250,6 @@ def check_fit(P: Points, Q: Points) -> None:
         )
 
 
-def _empty_moments(n: int, centre: Floats) -> Moments:
-    return Moments(np.empty(n), np.empty(n), 0.5 * float(centre @ centre))
-
-
-def _each_centred(X: Floats, centre: Floats, use: Callable[[slice, Floats], None]) -> None:
-    """Give the rows about the centre to `use`, in float64 and part by part."""
-    _each_part(len(X), X.shape[1], lambda rows: use(rows, X[rows] - centre))
-
-
 def _each_part(n: int, p: int, use: Callable[[slice], None]) -> None:
     """Give `use` all rows, in steps of the same rows on any number of threads."""
     step = max(1, (1 << 20) // max(1, p * 8))  # 1 MB of float64 at a time stays in cache
@@ -300,11 +259,6 @@ def _each_part(n: int, p: int, use: Callable[[slice], None]) -> None:
             use(slice(start, start + step))
 
     split_range(-(-n // step), part, least=4)
-
-
-def _write_moments(moments: Moments, rows: slice, centred: Floats, centre: Floats) -> None:
-    np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
-    np.matmul(centred, centre, out=moments.along[rows])
 
 
 def _as_dense(X: Rows) -> Floats:

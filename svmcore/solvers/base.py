@@ -178,7 +178,7 @@ class Solver(Plugin, ABC):
         loss = SquaredHinge() if (qp.ridge > 0).any() else Hinge()
         bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
         known = Linear() if qp.source.rank is not None else kernel
-        self.admits(loss, bias, known, bool(qp.unbounded.any()))
+        self.admits(loss, bias, known, bool(qp.is_hard))
         if self.solves.psd_only and not qp.source.psd:
             raise Unsupported(
                 f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be"

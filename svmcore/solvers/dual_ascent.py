@@ -110,7 +110,7 @@ class _Ascent:
             )
             moved += steps
             if worst == np.inf:
-                return gap, Status.INFEASIBLE if qp.unbounded.any() else Status.STALLED
+                return gap, Status.INFEASIBLE if qp.is_hard else Status.STALLED
             status = monitor.paced(epoch, gap)
             if status is not None:
                 return gap, status
@@ -150,7 +150,7 @@ class _Weights:
             violation, steps, stays[some] = held.part(order[some], self.bar)
             worst, moved = max(worst, violation), moved + steps
             if worst == np.inf:
-                return gap, Status.INFEASIBLE if held.qp.unbounded.any() else Status.STALLED
+                return gap, Status.INFEASIBLE if held.qp.is_hard else Status.STALLED
             if (status := monitor.paced(epoch, gap)) is not None:
                 return gap, status
         if held.qp.m > SHRINKS:
@@ -174,6 +174,6 @@ def _judged(
     qp: SignedQP, beta: Floats, worst: float, moved: int, norm2: Callable[[], float]
 ) -> tuple[float, Status | None]:
     """The worst violation of an epoch, and how the solve ends where nothing moved or no minimum can be."""
-    if qp.unbounded.any() and not Solver.separates(qp, beta, norm2()):
+    if qp.is_hard and not Solver.separates(qp, beta, norm2()):
         return worst, Status.INFEASIBLE
     return worst, None if moved or worst == 0.0 else Status.STALLED

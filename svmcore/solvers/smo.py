@@ -166,7 +166,7 @@ class _Rounds:
     def _separates(self) -> bool:
         """Whether unbounded variables may have a minimum, by the scores as they are."""
         qp = self.qp
-        if not qp.unbounded.any():
+        if not qp.is_hard:
             return True
         idx = self.state.support()
         part = self.state.part(idx)

@@ -7,9 +7,9 @@ import numpy as np
 
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel, blocks
+from svmcore.passes.mirror import write_mirrored
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Points
-from svmcore.runtime.compiled import njit
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Factor, Lookup, Source
@@ -19,7 +19,6 @@ from svmcore.sources.computed import ComputedColumns
 __all__ = ["ResidentGram", "fill_grams", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
-SQUARE = 16  # side of what is turned at once
 FINER_BYTES = 1 << 30  # a K in float64 up to this size is computed whole, a larger one by columns
 
 
@@ -166,16 +165,4 @@ def _fill_pair(
             blocks(kernels, left.rows(lo, hi), right, [tile[lo:hi] for tile in tiles])
     for K, tile in zip(outs, tiles, strict=True):
         K[i : i + len(left), j : j + len(right)] = tile
-        _mirror(tile, K[j : j + len(right), i : i + len(left)], i == j)
-
-
-@njit
-def _mirror(tile, out, lower_only):  # type: ignore[no-untyped-def]
-    """out[c, r] = tile[r, c], or only below the diagonal, in squares that stay in the first-level cache."""
-    n, m = tile.shape
-    for r0 in range(0, n, SQUARE):
-        for c0 in range(r0 if lower_only else 0, m, SQUARE):
-            source, target = tile[r0 : r0 + SQUARE, c0 : c0 + SQUARE], out[c0 : c0 + SQUARE, r0 : r0 + SQUARE]
-            for c in range(source.shape[1]):
-                for r in range(c if lower_only and r0 == c0 else source.shape[0]):
-                    target[c, r] = source[r, c]
+        write_mirrored(tile, K[j : j + len(right), i : i + len(left)], i == j)

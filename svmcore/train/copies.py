@@ -7,6 +7,7 @@ know; it is added to that.
 
 import dataclasses
 import functools
+import math
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from svmcore.certificate import Certificate, evaluate
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
-from svmcore.sources.base import matvec
+from svmcore.sources.base import matvec_and_sizes
 from svmcore.train.distinct import Distinct, shared
 
 __all__ = ["Copies"]
@@ -42,17 +43,16 @@ class Copies:
 
     @functools.cached_property
     def _missed(self) -> Floats:
-        """What the bounds of its copies come to beyond that of each distinct row (m,), summed in more digits."""
-        inverse = self.distinct.merged.inverse
-        if len(inverse) == len(self.C):
-            return np.zeros(len(self.C))
+        """What the bounds of its copies come to beyond that of each distinct row (m,), rounded once."""
+        inverse, missed = self.distinct.merged.inverse, np.zeros(len(self.C))
+        if len(inverse) == len(missed):
+            return missed
         order = np.argsort(inverse, kind="stable")
-        bounds = self.bounds(order).astype(np.longdouble)
-        firsts = np.flatnonzero(np.append(True, np.diff(inverse[order]) > 0))
-        missed, trained = np.zeros(len(self.C)), inverse[order[firsts]]
-        with np.errstate(invalid="ignore"):  # of infinite bounds
-            missed[trained] = np.add.reduceat(bounds, firsts) - self.C[trained]
-        return np.nan_to_num(missed, nan=0.0)
+        bounds, of = self.bounds(order), inverse[order]
+        for row, first, count in zip(*np.unique(of, return_index=True, return_counts=True), strict=True):
+            if count > 1 and np.isfinite(self.C[row]):
+                missed[row] = math.fsum([*bounds[first : first + count], -self.C[row]])
+        return missed
 
     def judged(self, qp: SignedQP, rows: Floats, solution: Solution, tol: float) -> Solution:
         """The solution on the distinct rows `rows`, with what its certificate does not know of their copies."""
@@ -60,8 +60,8 @@ class Copies:
         missed = np.where(at_bound, np.sign(solution.beta) * qp.at_variables(self._missed[rows]), 0.0)
         if not missed.any():
             return solution
-        found = _doubted(qp, solution, missed)
-        if solution.status is Status.CONVERGED and not found.proves(tol):
+        found = _doubted(qp, solution, missed) if qp.source.psd else None
+        if found is None or (solution.status is Status.CONVERGED and not found.proves(tol)):
             found = _moved(qp, solution, missed)
         doubtful = solution.status is Status.CONVERGED and not found.proves(tol)
         return dataclasses.replace(solution, certificate=found, status=Status.STALLED if doubtful else solution.status)
@@ -93,7 +93,7 @@ class Copies:
 
 
 def _doubted(qp: SignedQP, solution: Solution, missed: Floats) -> Certificate:
-    """The certificate of beta + `missed` (m,), by what they can change at most: no product with K."""
+    """The certificate of beta + `missed` (m,), by what they can change at most where abs(K) <= its diagonal."""
     found, lost = solution.certificate, float(np.abs(missed).sum())
     doubt = lost * float(np.abs(qp.diagonal).max())  # of an output
     box = np.maximum(np.abs(qp.lo), np.abs(qp.hi))
@@ -105,12 +105,19 @@ def _moved(qp: SignedQP, solution: Solution, missed: Floats) -> Certificate:
     """The same by the outputs K `missed` (n,), less their middle: a multiplier takes up what all outputs share."""
     found, lost, coef = solution.certificate, float(np.abs(missed).sum()), qp.at_rows(missed)
     outputs = solution.decision - (float(solution.multipliers.mean()) if len(solution.multipliers) else 0.0)
-    change = matvec(qp.source, coef) + qp.shift * coef.sum()
-    about = float(np.median(change[qp.at_rows(solution.beta) != 0])) if len(qp.groups.sums) == 1 else 0.0
-    errors = np.abs(change - about) + EPS * np.abs(solution.decision)
+    product, sizes = matvec_and_sizes(qp.source, coef)
+    change = product + qp.shift * coef.sum()
+    about = float(np.median(change[qp.at_rows(solution.beta) != 0])) if qp.groups.sums == (0.0,) else 0.0
+    errors = np.abs(change - about) + EPS * (np.abs(solution.decision) + np.abs(outputs)) + _uncertain(qp, lost, sizes)
     doubt = evaluate(qp, solution.beta, known=(outputs, errors)).certificate
-    objectives = abs(float(coef @ outputs)) + abs(float(qp.p @ missed))
+    objectives = abs(float(coef @ outputs)) + 0.5 * abs(float(coef @ change)) + abs(float(qp.p @ missed))
     return _wider(found, doubt.uncertainty, doubt.bar + objectives, lost)
+
+
+def _uncertain(qp: SignedQP, lost: float, sizes: Floats) -> Floats:
+    """Bound (n,) of the errors of the outputs of coefficients with sum `lost` and `sizes` (n,): of values and sums."""
+    summed, rounding = EPS * qp.source.n * sizes, qp.source.rounding
+    return summed if rounding is None else summed + rounding.relative * sizes + rounding.absolute * lost
 
 
 def _wider(found: Certificate, uncertainty: float, bar: float, lost: float) -> Certificate:

@@ -6,6 +6,7 @@ order of the rows. Rows with a weight of 0 or less are left out, as LIBSVM does.
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Rows
 from svmcore.points.identical import Merged, merge_rows
 
-__all__ = ["Distinct", "distinct_rows", "merge_precomputed", "shared"]
+__all__ = ["Distinct", "by_class", "distinct_rows", "merge_precomputed", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,6 +31,11 @@ class Distinct:
     given: Rows  # (n_kept, p) as they came, or the (m, m) part of a precomputed K
     at: Floats | None = None  # (m,) which of the given rows the distinct ones are; None if they are all
     as_given: bool = False  # whether they come in the order of the given rows, to be read in sequence
+
+    @functools.cached_property
+    def goals(self) -> dict[Any, Any]:
+        """Targets of programs that were made of the codes, by how."""
+        return {}
 
     @functools.cached_property
     def rows(self) -> Rows:
@@ -69,12 +75,17 @@ def distinct_rows(
         X = X[np.ix_(kept, kept)] if precomputed else X[kept]
     merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
     if grouped:
-        merged = _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
+        merged = by_class(merged, codes)
     if as_given:
         merged = _reordered(merged, np.argsort(merged.first))
     given, at = (X[np.ix_(merged.first, merged.first)], None) if precomputed else (X, merged.first)
     total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
     return Distinct(kept, merged, weights, total, codes[merged.first], given, at, as_given)
+
+
+def by_class(merged: Merged, codes: Floats) -> Merged:
+    """The distinct rows with those of each code (n,) together, so that a pair of classes is two slices."""
+    return _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
 
 
 def _reordered(merged: Merged, order: Floats) -> Merged:

@@ -92,7 +92,7 @@ def doubt(task: Task, qp: SignedQP, solution: Solution) -> Doubt:
     if found.relative_gap is None or not np.isfinite(found.primal):
         return Doubt(np.inf, np.inf, 0.0)
     gap = max(0.0, found.primal - found.dual) + 2.0 * found.bar
-    distance2 = 2.0 * gap if qp.unbounded.any() else gap  # the primal of a hard margin is that of a longer w
+    distance2 = 2.0 * gap if qp.is_hard else gap  # the primal of a hard margin is that of a longer w
     errors = np.array([_multiplier(qp, solution, g, gap, distance2) for g in range(len(qp.groups.sums))])
     return Doubt(distance2, *task.doubt(errors))
 

@@ -19,6 +19,7 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
+from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Merged, Rows, merge_rows
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread, side_by_side
@@ -30,7 +31,7 @@ from svmcore.squares import give_back
 from svmcore.tasks import Answer
 from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.control import Control
-from svmcore.train.distinct import Distinct, merge_precomputed
+from svmcore.train.distinct import Distinct, by_class, merge_precomputed
 from svmcore.train.plan import SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
@@ -92,6 +93,8 @@ class Found:
         (k, m) CSR, of the table's distinct rows.
     decisions
         (len(fold.ask), k) of the rows that were asked for.
+    asked
+        (len(fold.ask),) which distinct rows these are.
     """
 
     recipe: Recipe
@@ -102,6 +105,7 @@ class Found:
     answers: tuple[Answer, ...]
     held_out: tuple[tuple[Floats, Floats], ...]
     decisions: Floats
+    asked: Floats
 
     def training(self) -> Training:
         """As `svmcore.train.train` on the rows of the fold returns it, apart from the solutions' vectors."""
@@ -118,11 +122,21 @@ class Table:
     ----------
     precomputed
         Whether `X` is a K (n, n) that the user brings.
+    grouped
+        Whether the rows of each code are put together: pairs of classes take parts of K.
+
+    Attributes
+    ----------
+    keeps
+        Whether solutions keep their decision values at the rows trained on: what bounds of other C are made of.
     """
 
-    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False) -> None:
+    keeps = False
+
+    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False, grouped: bool = False) -> None:
         self.precomputed, self.n_features, self.codes = precomputed, X.shape[1], codes
-        self.merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+        merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
+        self.merged = by_class(merged, codes) if grouped else merged
         first = self.merged.first
         self.rows = X[np.ix_(first, first)] if precomputed else X[first]
         self.n, self.tally = len(first), Tally()
@@ -223,17 +237,17 @@ class Table:
         """Trainings on one fold along C, epsilon or nu, problem by problem."""
         works = [self._work(recipe, fold, source) for recipe in recipes]
         real = [work for work in works if work is not None]
+        asked = self.merged.inverse[fold.ask]
         if real:
-            asked = self.merged.inverse[fold.ask]
             told = [np.empty((len(asked), len(work.goals))) for work in real]
-            _solve_chains(real, asked, told)
+            _solve_chains(real, asked, told, self.keeps)
             for work, out in zip(real, told, strict=True):
                 if work.pairs:
                     _add_outputs(work, asked, out)
             self.tally.chains += len(real[0].goals)
             self.tally.problems += sum(len(work.goals) for work in real)
         decisions = iter(told if real else [])
-        return [None if work is None else _slim(work, fold, next(decisions)) for work in works]
+        return [None if work is None else _slim(work, fold, next(decisions), asked) for work in works]
 
     def _work(self, recipe: Recipe, fold: Fold, source: Source) -> Work | None:
         try:
@@ -269,18 +283,18 @@ def _rank(recipe: Recipe) -> tuple[str, bytes, float]:
     return repr(recipe.task), weight, recipe.C
 
 
-def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats]) -> None:
+def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats], keeps: bool) -> None:
     """All problems of the chain, several at once where they can share K without a lock."""
     every = range(len(works[0].goals))
-    work = [functools.partial(_solve_chain, works, k, asked, told) for k in every]
+    work = [functools.partial(_solve_chain, works, k, asked, told, keeps) for k in every]
     for _ in side_by_side(work, works[0].threads()):
         pass
 
 
-def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats]) -> None:
+def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats], keeps: bool) -> None:
     """Problem `k` of each training, from the solution of the one before; its decision values at `asked`."""
     source = works[0].source_of(k)
-    for _ in answers(_Next(work, k, source, asked, out) for work, out in zip(works, told, strict=True)):
+    for _ in answers(_Next(work, k, source, asked, out, keeps) for work, out in zip(works, told, strict=True)):
         pass
 
 
@@ -290,9 +304,9 @@ class _Next(Member[Solved]):
     Of a problem on a part of the rows only the bias is told: `_add_outputs` does the rest for all problems at once.
     """
 
-    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats) -> None:
+    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats, keeps: bool) -> None:
         super().__init__(work, k)
-        self.source, self.asked, self.out = source, asked, out
+        self.source, self.asked, self.out, self.keeps = source, asked, out, keeps
 
     def program(self) -> SignedQP:
         return self.work.program(self.k, self.source)
@@ -314,7 +328,8 @@ class _Next(Member[Solved]):
         else:
             outputs = solution.decision[self.asked] - solution.bias
         self.out[:, k] = (outputs + answer.bias) / answer.scale
-        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=NONE, score=NONE)
+        decision = solution.decision if self.keeps else NONE
+        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=decision, score=NONE)
         work.answers[k] = dataclasses.replace(answer, coef=NONE)
         return qp, solution
 
@@ -328,11 +343,13 @@ def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
     for start in range(0, len(used), step):
         idx = used[start : start + step]
         matrix, rows = source.lookup(idx)
-        told += matrix[rows][:, asked].T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
+        part = np.empty((len(idx), len(asked)), matrix.dtype)
+        gather_square(matrix, rows, asked, part)
+        told += part.T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
 
 
-def _slim(work: Work, fold: Fold, decisions: Floats) -> Found:
+def _slim(work: Work, fold: Fold, decisions: Floats, asked: Floats) -> Found:
     """What cannot be made again at once."""
     coef = sparse.csr_matrix(work.coef)
     solutions, answers = tuple(work.solutions), tuple(work.answers)
-    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions)
+    return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions, asked)

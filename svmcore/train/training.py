@@ -6,6 +6,7 @@ an order that depends on content alone, so a weight of two gives the same bits a
 """
 
 import dataclasses
+import functools
 import warnings
 
 import numpy as np
@@ -61,7 +62,16 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
 
 
 def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
-    """Targets of the distinct rows, one of each program."""
+    """Targets of the distinct rows, one of each program; those of classes are made once for all trainings on them."""
+    key = recipe.task.answers, recipe.scheme, len(classes)
+    if recipe.task.answers != "labels":
+        return _made_goals(recipe, distinct, classes)
+    if key not in distinct.goals:
+        distinct.goals[key] = _made_goals(recipe, distinct, classes)
+    return distinct.goals[key]
+
+
+def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
     if recipe.task.answers == "values":
         return [Target(k, -1, target) for k, target in enumerate(classes[distinct.codes].T)]
     ones = np.ones(len(distinct.codes))
@@ -107,11 +117,21 @@ class Work:
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
-        return np.flatnonzero(self.goals[k].y) if self.pairs else np.arange(len(self.C))
+        return self._pair_rows[k] if self.pairs else np.arange(len(self.C))
+
+    @functools.cached_property
+    def _pair_rows(self) -> list[Floats]:
+        """Of each pair of classes: made once for all trainings on these rows."""
+        made: list[Floats] = self.distinct.goals.setdefault(("rows", *self.recipe.scheme), [])
+        if not made:
+            made += [np.flatnonzero(goal.y) for goal in self.goals]
+        return made
 
     def _task(self, k: int) -> Task:
         """The machine of problem `k`, feasible; a warning tells where it is not the one that was asked for."""
         task, rows = self.recipe.task, self.rows(k)
+        if type(task).check is Task.check:  # most machines object to nothing
+            return task
         y, C = self.goals[k].y[rows], self.C[rows]
         error = _objection(task, y, C)
         if not error:

@@ -9,7 +9,7 @@ from sklearn.svm import SVC as Peer
 
 from svmcore.errors import InputError, Unsupported
 from svmcore.estimator import SVC, choose_C
-from svmcore.model.multiclass import is_wrong, vote
+from svmcore.model.multiclass import Wrong, vote
 from svmcore.train.choice.between import End, Rows, bands
 
 
@@ -36,17 +36,27 @@ def solved(K, y, weight, C, tol=1e-9):
 
 
 def end(K, y, weight, C, tol):
-    beta = solved(K, y, weight, C, tol)[0]
-    return End(C, beta, K @ beta, np.full(len(y), 1e-12))
+    beta, at = solved(K, y, weight, C, tol)[0], weight > 0
+    return End(C, beta[at], (K @ beta)[at], K @ beta, 1e-12)
 
 
+def rows_of(K, y, weight, is_positive):
+    at, norm = weight > 0, np.sqrt(np.diag(K))
+    return Rows(y[at], weight[at], norm[at], norm, is_positive)
+
+
+def parts(bounds, cuts):
+    return zip(*bounds, itertools.pairwise(cuts), strict=True)
+
+
+@pytest.mark.parametrize("is_positive", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_bands__hold_for_every_optimum_in_between(seed):
+def test_bands__hold_for_every_optimum_in_between(seed, is_positive):
     K, y, weight = problem(seed)
-    rows = Rows(y, weight, np.sqrt(np.diag(K)))
     left, right = (end(K, y, weight, C, 1e-3) for C in (1.0, 1.6))
     cuts = np.geomspace(1.0, 1.6, 9)
-    for (low, high), (first, last) in zip(bands(rows, left, right, cuts), itertools.pairwise(cuts), strict=True):
+    found = bands(rows_of(K, y, weight, is_positive), left, right, cuts)
+    for low, high, (first, last) in parts(found, cuts):
         for C in (first, np.sqrt(first * last), last):
             beta, bias = solved(K, y, weight, C)
             f = K @ beta + bias
@@ -56,26 +66,61 @@ def test_bands__hold_for_every_optimum_in_between(seed):
 
 def test_bands__are_as_narrow_as_the_gap_at_the_ends_allows():
     K, y, weight = problem(0)
-    rows, widths = Rows(y, weight, np.sqrt(np.diag(K))), []
+    widths = []
     for right in (1.6, 1.1, 1.02):
         ends = [end(K, y, weight, C, 1e-9) for C in (1.0, right)]
-        cuts = np.geomspace(1.0, right, 33)
-        widths.append(max(float((high - low).max()) for low, high in bands(rows, *ends, cuts)))
+        low, high = bands(rows_of(K, y, weight, False), *ends, np.geomspace(1.0, right, 33))
+        widths.append(float((high - low).max()))
     assert widths[0] > widths[1] > widths[2]
     assert widths[2] < 0.35
+
+
+def test_bands__are_narrower_where_no_kernel_value_is_below_0():
+    """Two rows are sqrt(2) apart at most then, not 2; half of what is between them is so wide at a wide step."""
+    K, y, weight = problem(1)
+    ends, cuts = [end(K, y, weight, C, 1e-9) for C in (1.0, 1.6)], np.geomspace(1.0, 1.6, 65)
+    narrow, wide = (np.subtract(*bands(rows_of(K, y, weight, sign), *ends, cuts)[::-1]) for sign in (True, False))
+    assert (narrow < wide).all()
+    assert narrow.mean() < 0.8 * wide.mean()
 
 
 def test_a_wrong_end__widens_the_bands_and_they_still_hold():
     """Coefficients of another C, cut to the box: feasible, not optimal."""
     K, y, weight = problem(2)
-    rows, left, right = Rows(y, weight, np.sqrt(np.diag(K))), *(end(K, y, weight, C, 1e-9) for C in (1.0, 1.3))
-    poor = left._replace(beta=0.8 * left.beta, outputs=0.8 * left.outputs)
+    rows, left, right = rows_of(K, y, weight, True), *(end(K, y, weight, C, 1e-9) for C in (1.0, 1.3))
+    poor = left._replace(beta=0.8 * left.beta, outputs=0.8 * left.outputs, asked=0.8 * left.asked)
     cuts = np.array([1.0, 1.1, 1.2, 1.3])
-    good, wide = list(bands(rows, left, right, cuts)), list(bands(rows, poor, right, cuts))
+    good, wide = bands(rows, left, right, cuts), bands(rows, poor, right, cuts)
     beta, bias = solved(K, y, weight, 1.05)
     assert (wide[0][0] <= K @ beta + bias).all()
-    assert (wide[0][1] >= K @ beta + bias).all()
-    assert (wide[0][1] - wide[0][0]).mean() > (good[0][1] - good[0][0]).mean()
+    assert (wide[1][0] >= K @ beta + bias).all()
+    assert (wide[1] - wide[0])[0].mean() > (good[1] - good[0])[0].mean()
+
+
+def test_a_sum_that_misses_0__widens_the_bands():
+    """One coefficient is cut by a thousandth: the Lagrangian's term, by hand, is added to the gap."""
+    K, y, weight = problem(4)
+    rows, left, right = rows_of(K, y, weight, True), *(end(K, y, weight, C, 1e-9) for C in (1.0, 1.3))
+    beta, at, C = left.beta.copy(), int(left.beta.argmax()), 1.0 + 1e-12
+    beta[at] *= 0.999
+    u = K[:, weight > 0] @ beta
+    off = left._replace(beta=beta, outputs=u[weight > 0], asked=u)
+    low, high = bands(rows, off, right, np.array([1.0, C]))
+    t, missed = rows.y - off.outputs, abs(beta.sum())
+    best = min(C * rows.weight @ np.maximum(0.0, 1.0 - rows.y * (off.outputs + b)) for b in t)
+    gap = beta @ off.outputs + best - rows.y @ beta + missed * (1.0 + np.abs(off.outputs).max())
+    assert (high - low).min() > 2.0 * np.sqrt(2.0 * gap)
+    assert (high - low).min() < 2.2 * np.sqrt(2.0 * gap) + 4.0 * missed
+
+
+def test_errors_of_the_outputs__widen_the_bands_by_more_than_twice_that():
+    K, y, weight = problem(3)
+    rows, ends = rows_of(K, y, weight, True), [end(K, y, weight, C, 1e-9) for C in (1.0, 1.3)]
+    cuts = np.array([1.0, 1.3])
+    low, high = bands(rows, *ends, cuts)
+    rough_low, rough_high = bands(rows, *(each._replace(error=1e-3) for each in ends), cuts)
+    assert (rough_high >= high + 2e-3).all()
+    assert (rough_low <= low - 2e-3).all()
 
 
 @pytest.mark.parametrize("scheme", ["ovr", "ovo"])
@@ -85,7 +130,11 @@ def test_a_row_is_wrong__where_no_values_between_the_bounds_say_its_class(scheme
     k = 1 if n_classes == 2 else n_classes if scheme == "ovr" else n_classes * (n_classes - 1) // 2
     low = rng.normal(size=(300, k))
     high, codes = low + rng.uniform(0.0, 1.0, (300, k)), rng.integers(0, n_classes, 300)
-    wrong = is_wrong(low, high, codes, n_classes, scheme)
+    told = Wrong(codes, n_classes, scheme, (2,))
+    for column in range(k):
+        told.add(column, np.stack([low[:, column]] * 2), np.stack([high[:, column], low[:, column]]))
+    wrong, exact = told.found()
+    assert (exact == (vote(low, n_classes, scheme) != codes)).all()  # bounds without width are values
     corners = itertools.product((0.0, 1.0), repeat=k)
     never = np.all([vote(low + np.array(c) * (high - low), n_classes, scheme) != codes for c in corners], axis=0)
     assert never[wrong].all()
@@ -125,6 +174,7 @@ def test_fewer_rows_are_left_open__the_more_values_are_solved():
     [
         (SVC(loss="squared_hinge"), {}, "hinge"),
         (SVC(kernel="precomputed"), {}, "kernel by name"),
+        (SVC(kernel="sigmoid"), {}, "positive semi-definite"),
         (SVC(), {"between": (2.0, 1.0)}, "smallest C, largest C"),
         (SVC(), {"most": 1}, "at least 2"),
         (SVC(), {"validation": (np.eye(2), [0, 7])}, "labels that the training rows do not have"),

@@ -153,3 +153,15 @@ def test_certify__of_a_beta_that_has_overflowed_claims_nothing(size):
     assert found.dual == -np.inf
     assert found.relative_gap is None
     assert not found.proves(1e-3)
+
+
+def test_evaluate__objectives_are_known_where_no_row_has_a_loss():
+    """Kernel values of 1.6e9 and an objective of 0.72: the norm alone asks for sums in twice the digits."""
+    X = np.array([[4e4, 1.0], [4e4, -1.0]])
+    qp = classification(ResidentGram(X @ X.T), np.array([1.0, -1.0]), 1.0, SquaredHinge(), Bias.NONE)
+    found = evaluate(qp, np.array([0.6, -0.6]), resolution=2e-5).certificate
+    assert found.bar <= 1e-6 * found.primal
+    assert found.primal == pytest.approx(0.5 * 1.2**2, rel=1e-6)
+    assert found.dual == pytest.approx(
+        1.2 - 0.5 * 1.2**2 - 2 * 0.6**2 / 4, rel=1e-6
+    )  # sum |beta|, ||w||^2, beta^2 / 4 C

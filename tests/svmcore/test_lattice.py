@@ -13,7 +13,7 @@ from scipy import sparse
 from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh
 from svmcore.kernels.base import blocks
 from svmcore.points import prepared
-from svmcore.points.byte_products import byte_products, packed_rows, products_size, signed_rows
+from svmcore.points.byte_products import add_byte_products, byte_products, left_rows, products_size, right_rows
 from svmcore.points.lattice import encode
 from svmcore.train import Recipe, train
 
@@ -50,7 +50,7 @@ def products(A, B):
     width = -(-A.shape[1] // 4) * 4
     left, right = (np.pad(side, ((0, 0), (0, width - side.shape[1]))) for side in (A, B))
     memory = np.empty(products_size(len(A), len(B)), np.int32)
-    return byte_products(signed_rows(left), packed_rows(right), memory)[: len(A), : len(B)]
+    return byte_products(left_rows(left), right_rows(right, signed=True), memory)[: len(A), : len(B)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -59,6 +59,34 @@ def test_byte_products__are_those_of_integers(n, m, p, seed, top):
     rng = np.random.default_rng(seed)
     A, B = (np.full((k, p), 255) if top else rng.integers(0, 256, (k, p)) for k in (n, m))
     np.testing.assert_array_equal(products(A.astype(np.uint8), B.astype(np.uint8)), A @ B.T)
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 40), m=st.integers(1, 60), p=st.integers(1, 40), seed=st.integers(0, 99))
+def test_byte_products__leave_out_what_is_zero_on_the_left_and_take_parts(n, m, p, seed):
+    rng = np.random.default_rng(seed)
+    A, B = (rng.integers(0, 256, (k, 4 * p)).astype(np.uint8) for k in (n, m))
+    A[:, rng.random(4 * p) < 0.7] = 0
+    A[rng.random(n) < 0.5] = 0
+    left, right = left_rows(A), right_rows(B, signed=True)
+    tiles = np.add.reduceat(A.reshape(n, p, 4).any(axis=2).astype(int), np.arange(0, n, 8), axis=0)
+    assert len(left.at) == np.count_nonzero(tiles)
+    memory = np.empty(products_size(n, m), np.int32)
+    for first in range(0, n, 16):
+        some = slice(first, min(first + 16, n))
+        found = byte_products(left.take(some), right, memory)[: some.stop - first, :m]
+        np.testing.assert_array_equal(found, A[some].astype(int) @ B.T.astype(int))
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 20), m=st.integers(1, 60), p=st.integers(1, 40), seed=st.integers(0, 99))
+def test_add_byte_products__are_of_bytes_with_a_sign_on_the_left(n, m, p, seed):
+    rng = np.random.default_rng(seed)
+    A, B = (rng.integers(0, 256, (k, 4 * p)).astype(np.uint8) for k in (n, m))
+    A[rng.random((n, 4 * p)) < 0.7] = 128  # stands for 0
+    out = np.full((-(-n // 8) * 8, -(-m // 48) * 48), 5, np.int32)
+    add_byte_products(left_rows(A, signed=True), right_rows(B), out)
+    np.testing.assert_array_equal(out[:n, :m], 5 + (A.astype(int) - 128) @ B.T.astype(int))
 
 
 def test_byte_products__of_as_many_features_as_are_allowed_do_not_overflow():
@@ -71,7 +99,7 @@ def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_
         "import numpy as np; from svmcore.points.byte_products import *\n"
         "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
         "B = B.reshape(61, 8); memory = np.empty(products_size(11, 61), np.int32)\n"
-        "G = byte_products(signed_rows(A), packed_rows(B), memory)[:11, :61]\n"
+        "G = byte_products(left_rows(A), right_rows(B, signed=True), memory)[:11, :61]\n"
         "assert not is_fast() and (G == A.astype(int) @ B.T.astype(int)).all()"
     )
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svmcore import Precomputed, ResidentGram
-from svmcore.certificate import evaluate
+from svmcore.certificate import _Outputs, evaluate
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.rounding import Rounding
 from svmcore.qp import NO_GROUPS, Groups
@@ -213,6 +213,25 @@ def test_planted_errors__residuals_of_a_group_are_about_its_multiplier(small, sh
     size = share * OBJECTIVE * value / (5.0 * small) / (1.5 * small)
     source = Served(np.eye(3), np.zeros((3, 3)), (0.0, size))
     assert evaluate(program(None, p, lo, hi, groups, source), beta, 0.1).certificate.exact == exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_planted_errors__the_quick_look_changes_no_proof(kind, monkeypatch):
+    """Errors that are surely too small to matter are told first: never where a closer look finds more."""
+    sizes = [10.0**power for power in range(-14, -2)]
+    cases = [(seed, size, resolution) for seed in range(5) for size in sizes for resolution in (1e-5, 1.0)]
+
+    def proofs():
+        for seed, size, resolution in cases:
+            qp, _, beta = planted(kind, seed, size, size)
+            yield evaluate(qp, beta, resolution).certificate
+
+    quick, said = [*proofs()], []
+    monkeypatch.setattr(_Outputs, "_is_fine", lambda self, resolution: bool(said.append(1)))
+    close = [*proofs()]
+    assert quick == close
+    assert said
+    assert {each.exact > 0 for each in quick} == {True, False}
 
 
 @pytest.mark.parametrize("promise", [(INF, INF), (INF, 0.0), (1.0, 0.0), (1.5, 0.0), (5.0, 1.0)])

@@ -9,13 +9,17 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from joblib import effective_n_jobs, parallel_config
 from sklearn import model_selection
-from sklearn.utils import indexable
+from sklearn.utils import _safe_indexing, indexable
 
 from svmcore.adapters.prepared import preparing
+from svmcore.adapters.search.choice import Along, along_C, proved
 from svmcore.adapters.search.plan import Ready, SearchPlan
 from svmcore.adapters.search.tables import Data, machine_of, prepare
+from svmcore.errors import Unsupported
+from svmcore.train.choice import Choice
 
 __all__ = ["GridSearchCV", "RandomizedSearchCV", "SearchPlan"]
 
@@ -25,19 +29,55 @@ class _Sharing:
 
     search_plan_: SearchPlan
     _routed: Any
+    _splits: list[Any]
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
         """As scikit-learn's `fit`; `search_plan_` says afterwards what was shared."""
-        self._given, self._routed, self._ready = indexable(X, y), None, Ready()
+        self._given, self._routed, self._ready, self._splits = indexable(X, y), None, Ready(), []
         self._jobs = effective_n_jobs(self.n_jobs)  # type: ignore[attr-defined]
         ours = machine_of(self.estimator)[0] is not None  # type: ignore[attr-defined]
         try:  # what is ready is found in this process alone
             with parallel_config(backend="sequential") if ours else contextlib.nullcontext():
                 super().fit(X, y, **params)  # type: ignore[misc]
             self.search_plan_ = self._ready.plan()
+            self._along = self._beside_the_best()
         finally:
-            del self._given, self._routed, self._ready, self._jobs
+            del self._given, self._routed, self._ready, self._splits, self._jobs
         return self
+
+    @property
+    def choice_of_C_(self) -> Choice:
+        """What is proved of every C between those of the grid, all else as in the best candidate.
+
+        It is computed when it is asked for, from the trainings of the search, which are not stored with it.
+
+        Raises
+        ------
+        AttributeError
+            Where nothing can be proved, saying why: for another machine than an SVC with the hinge loss and a kernel
+            by name, another score than the accuracy, trainings that were not shared, one C, or no best candidate.
+        """
+        along = self.__dict__.get("_along")
+        if along is None:
+            raise AttributeError("choice_of_C_: no shared trainings of a best candidate that is ranked by accuracy")
+        try:
+            return proved(along)
+        except Unsupported as error:
+            raise AttributeError(f"choice_of_C_: {error}") from error
+
+    def _beside_the_best(self) -> Along | None:
+        """The trainings that `choice_of_C_` is made of."""
+        metric = self.refit if self.multimetric_ else self.scoring or "accuracy"  # type: ignore[attr-defined]
+        y = self._given[1]
+        if y is None or metric != "accuracy" or not hasattr(self, "best_index_"):
+            return None
+        labels = [np.asarray(_safe_indexing(y, test)) for _, test in self._splits]
+        name = "accuracy" if self.multimetric_ else "score"  # type: ignore[attr-defined]
+        return along_C(self._ready, self.cv_results_, self.best_index_, labels, name)  # type: ignore[attr-defined]
+
+    def __getstate__(self) -> Any:
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_along"}
 
     def _get_routed_params_for_fit(self, params: Any) -> Any:
         self._routed = super()._get_routed_params_for_fit(params)  # type: ignore[misc]
@@ -47,6 +87,7 @@ class _Sharing:
         def evaluate(candidates: Any, cv: Any = None, **given: Any) -> Any:
             drawn = _Drawn(cv or self._checked_cv_orig, *self._given, **self._routed.splitter.split)  # type: ignore[attr-defined]
             candidates = list(candidates)
+            self._splits = drawn.splits
             self._ready = self._prepared(candidates, drawn.splits)
             with preparing(self._ready.trainings):
                 return evaluate_candidates(candidates, cv=drawn, **given)
@@ -87,6 +128,8 @@ class GridSearchCV(_Sharing, model_selection.GridSearchCV):
     ----------
     search_plan_
         `SearchPlan`: what was shared, what that saved, and why some fits were not.
+    choice_of_C_
+        `svmcore.train.choice.Choice`: how many rows any C between those of the grid could have right beyond the best.
 
     >>> from svmcore.estimator import SVC
     >>> X, y = [[-2.0, 0], [-1, 1], [-1, 0], [1, 0], [1, 1], [2, 0]], [0, 0, 0, 1, 1, 1]

@@ -25,6 +25,7 @@ from svmcore.adapters.regressors import SVR, NuSVR
 from svmcore.adapters.search.plan import Ready
 from svmcore.points import Floats, Rows
 from svmcore.train import Recipe
+from svmcore.train.choice import objection
 from svmcore.train.shared import Fold, Found, Part, Table, Tally
 from svmcore.train.training import THREADED_ROWS
 
@@ -153,9 +154,10 @@ def _lots(data: Data, members: Sequence[tuple[int, Any]], ready: Ready) -> Itera
     estimator = members[0][1]
     machine, steps = machine_of(estimator)
     precomputed = machine._kernel_name == "precomputed"  # type: ignore[union-attr]
-    makers = [functools.partial(_whole, data, precomputed)]
+    grouped = any(getattr(machine_of(each)[0], "multi_class", "") == "ovo" for _, each in members)
+    makers = [functools.partial(_whole, data, precomputed, grouped)]
     if steps is not None:
-        makers = [functools.partial(_transformed, data, estimator, steps, s) for s in range(len(data.splits))]
+        makers = [functools.partial(_transformed, data, estimator, steps, s, grouped) for s in range(len(data.splits))]
     for make in makers:
         lot = _tried(make, ready, len(members) * len(data.splits) // len(makers))
         if lot is not None:
@@ -173,13 +175,13 @@ def _tried(make: Callable[[], Made], ready: Ready, fits: int) -> Made | None:
         return None
 
 
-def _whole(data: Data, precomputed: bool) -> _Lot:
+def _whole(data: Data, precomputed: bool, grouped: bool) -> _Lot:
     X, codes = _checked(data.X), _codes(data.y, _num_samples(data.X))
     splits = [_split(data, s, X, _indices(*split), precomputed) for s, split in enumerate(data.splits)]
-    return _Lot(Table(X, codes, precomputed), splits, X)
+    return _Lot(Table(X, codes, precomputed, grouped), splits, X)
 
 
-def _transformed(data: Data, estimator: Any, steps: Pipeline, place: int) -> _Lot:
+def _transformed(data: Data, estimator: Any, steps: Pipeline, place: int, grouped: bool) -> _Lot:
     """What the steps make of one split: the rows to train on, then those to ask for."""
     train, test = data.splits[place]
     X_train, y_train = _safe_split(estimator, data.X, data.y, train)
@@ -189,7 +191,9 @@ def _transformed(data: Data, estimator: Any, steps: Pipeline, place: int) -> _Lo
     X = sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
     n = parts[0].shape[0]
     codes = np.concatenate([_codes(y_train, n), np.full(X.shape[0] - n, -1)])
-    return _Lot(Table(X, codes), [_split(data, place, X, (np.arange(n), np.arange(n, X.shape[0])), False)], X)
+    return _Lot(
+        Table(X, codes, grouped=grouped), [_split(data, place, X, (np.arange(n), np.arange(n, X.shape[0])), False)], X
+    )
 
 
 def _split(data: Data, place: int, X: Rows, rows: tuple[Floats, Floats], precomputed: bool) -> _Split:
@@ -233,6 +237,9 @@ def _train(lot: _Lot, members: Sequence[tuple[int, Any]], data: Data, ready: Rea
             recipe, *about = posed
             parts.append(Part(recipe, split.fold(*about, with_train=data.with_train)))
             owners.append((c * len(data.splits) + split.place, split))
+    recipes = [part.recipe for part in parts]
+    several = len({recipe.C for recipe in recipes}) > 1
+    lot.table.keeps = several and not any(objection(each.task, each.kernel, each.solver) for each in recipes)
     for part, (place, split), found in zip(parts, owners, _trained(lot.table, parts, data.jobs), strict=True):
         if found is not None:
             rows = functools.partial(_block, lot.X, split.train, split.train, lot.table.precomputed)

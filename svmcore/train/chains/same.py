@@ -17,7 +17,7 @@ def same_optimum(before: Solved | None, qp: SignedQP, tol: float) -> Solution | 
 
     Its KKT gap is the same number. The primal, a bound at any multipliers, is taken again at those that it has.
     """
-    if before is None or not _is_wider(before[0], qp) or qp.unbounded.any():
+    if before is None or not _is_wider(before[0], qp) or qp.is_hard:
         return None
     (last, solution), beta = before, before[1].beta
     moved = ((beta == last.lo) & (last.lo != qp.lo)) | ((beta == last.hi) & (last.hi != qp.hi))

@@ -6,7 +6,7 @@ Let beta_a and beta_b be answers at C_a < C_b of hinge-loss machines with a free
     C(s) = (1 - s) C_a + s C_b, \qquad \beta(s) = (1 - s) \beta_a + s \beta_b, \qquad u(s) = K \beta(s)
 
 beta(s) stays in the box of C(s) and its sum 0, so it is a dual point there, and w(s) with any b(s) is a primal one.
-Their gap bounds how far the optimum at C(s) is: :math:`\|w(s) - w^*\|^2 \le G(s)`,
+Their gap bounds how far the optimum at C(s) is: :math:`\rho^2 = \|w(s) - w^*\|^2 \le G(s)`,
 
 .. math::
     G(s) = \beta(s)'u(s) + C(s) L(s) - y'\beta(s), \qquad L(s) = \sum_i c_i \max(0, 1 - y_i (u_i(s) + b(s)))
@@ -15,18 +15,21 @@ The first term and L are convex in s where b(s) is linear, hence below their cho
 
 .. math::  G(s) \le \max(G_1, G_2) + \tfrac14 \max(0, -(C_2 - C_1)(L_2 - L_1))
 
-from one end of the part to the other. The optimal bias is a weighted quantile of :math:`t_i = y_i - u^*_i`, which grows
-with each of them: bounds of all u* bound it. So no C in the part has other decision values than
+from one end of the part to the other. A sum of beta(s) that misses 0 by d adds :math:`d |b^*|`, the Lagrangian's term;
+:math:`|b^*| \le 1 + \max |u| + \rho \max \sqrt{k_{jj}}` because the optimal bias is a weighted quantile Q of
+:math:`y_j - u^*_j` over the rows that are trained on. So a decision value is one too, and Q grows with each of its
+arguments:
 
-.. math::
-    \min_s u_i(s) - \sqrt{G k_{ii}} + \min b^* \le f^*_i \le \max_s u_i(s) + \sqrt{G k_{ii}} + \max b^*
+.. math::  f^*_i = u^*_i + b^* = Q_j (y_j - u^*_j + u^*_i), \qquad
+    |(u^*_i - u^*_j) - (u_i - u_j)| \le \rho \|\phi_i - \phi_j\|
+
+The distance of two rows is at most :math:`\sqrt{k_{ii} + k_{jj}}` where no value of the kernel is below 0, and
+:math:`\sqrt{k_{ii}} + \sqrt{k_{jj}}` always.
 
 The aim is that of Shibagaki, Suzuki, Karasuyama and Takeuchi, "Regularization path of cross-validation error lower
 bounds" (arXiv 1502.02344), whose ball needs one end alone and is as wide as C is far.
 """
 
-import itertools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -35,102 +38,121 @@ from svmcore.points import Floats
 
 __all__ = ["End", "Rows", "bands"]
 
+EPS = float(np.finfo(np.float64).eps)
 ROUNDED = 1e-9  # of the sum of weights: what rounding may do to a quantile's place
 
 
 class Rows(NamedTuple):
-    """Rows that a problem is about.
+    """Rows that a problem is trained on, and rows whose decision values are asked for.
 
     Attributes
     ----------
     y
-        (n,) +1 or -1, 0 of a row that is not trained on.
+        (n,) +1 or -1.
     weight
-        (n,) c_i: C_i is C c_i.
-    norm
-        (n,) square roots of k_ii.
+        (n,) c_i > 0: C_i is C c_i.
+    norm, asked_norm
+        (n,) and (h,) square roots of k_ii.
+    is_positive
+        Whether no value of the kernel is below 0.
     """
 
     y: Floats
     weight: Floats
     norm: Floats
+    asked_norm: Floats
+    is_positive: bool = False
 
 
 class End(NamedTuple):
-    """An answer: C, the coefficients (n,), the outputs K beta (n,), and bounds (n,) of their errors."""
+    """An answer: C, the coefficients (n,), K beta at both kinds of rows, and a bound of the errors of these."""
 
     C: float
     beta: Floats
-    outputs: Floats
-    errors: Floats
+    outputs: Floats  # (n,)
+    asked: Floats  # (h,)
+    error: float
+
+    @property
+    def size(self) -> float:
+        """Sum of abs(beta)."""
+        return float(np.abs(self.beta).sum())
 
 
-def bands(rows: Rows, left: End, right: End, cuts: Floats) -> Iterator[tuple[Floats, Floats]]:
-    """(low, high), (n,) each, of the optimal decision values for all C from one of `cuts` (k,) to the next.
+def bands(rows: Rows, left: End, right: End, cuts: Floats) -> tuple[Floats, Floats]:
+    """(low, high), (k - 1, h) each, of the optimal decision values for all C from one of `cuts` (k,) to the next.
 
     The cuts ascend from the C of `left` to that of `right`.
     """
-    way = _Way(rows, left, right)
-    places = [way.place((C - left.C) / (right.C - left.C)) for C in cuts]
-    for first, last in itertools.pairwise(places):
-        yield way.band(first, last)
-
-
-class _Place(NamedTuple):
-    """What there is at one s."""
-
-    C: float
-    outputs: Floats
-    errors: Floats
-    loss: float
-    gap: float
+    way = _Way(rows, left, right, cuts)
+    radius, (low, high), (asked_low, asked_high) = way.radius(), way.outputs, way.asked
+    near, far = (rows.norm, rows.asked_norm)
+    if rows.is_positive:
+        near, far = np.zeros(len(rows.y)), np.sqrt(rows.asked_norm**2 + rows.norm.max() ** 2)
+    least = _quantiles(rows, rows.y - high - radius * near, -ROUNDED)
+    most = _quantiles(rows, rows.y - low + radius * near, ROUNDED)
+    return asked_low - radius * far + least, asked_high + radius * far + most
 
 
 class _Way:
-    """From one answer to the next."""
+    """From one answer to the next: numbers (k,) and outputs (k, n) at its cuts."""
 
-    def __init__(self, rows: Rows, left: End, right: End) -> None:
-        self.rows, self.ends = rows, (left, right)
-        self.trained = rows.weight > 0
-        y = np.where(self.trained, rows.y, 0.0)
-        self.linear = [float(y @ end.beta) for end in self.ends]
-        self.bias = [sum(self._quantiles(y - end.outputs, y - end.outputs)) / 2.0 for end in self.ends]
-        self.products = [[float(one.beta @ other.outputs) for other in self.ends] for one in self.ends]
-        self.rounding = [float(np.abs(end.beta) @ (left.errors + right.errors)) for end in self.ends]
+    def __init__(self, rows: Rows, left: End, right: End, cuts: Floats) -> None:
+        self.rows, self.left, self.right, self.C = rows, left, right, cuts
+        s = (cuts - left.C) / (right.C - left.C)
+        self.shares = np.array([1.0 - s, s]).T
+        self.at = self.shares @ np.array([left.outputs, right.outputs])
+        self.error = max(left.error, right.error) + EPS * float(np.abs(self.at).max())
+        self.sums = EPS * (len(rows.y) / 8.0 + 8.0)  # relative error of a sum
 
-    def place(self, s: float) -> _Place:
-        """Gap and loss are bounded from above, rounding included."""
-        share = np.array([1.0 - s, s])
-        C, bias, linear = (float(share @ values) for values in ([e.C for e in self.ends], self.bias, self.linear))
-        outputs, errors = (
-            sum(part * values for part, values in zip(share, both, strict=True))
-            for both in ([e.outputs for e in self.ends], [e.errors for e in self.ends])
-        )
-        y, weight, _ = self.rows
-        loss = float((weight * np.maximum(0.0, 1.0 - y * (outputs + bias) + errors))[self.trained].sum())
-        norm2 = float(share @ np.array(self.products) @ share) + float(share @ self.rounding)
-        return _Place(C, outputs, errors, loss, norm2 + C * loss - linear)
+    def radius(self) -> Floats:
+        """Bound (k - 1, 1) of how far w(s) is from the optimum anywhere on each part."""
+        rows, ends = self.rows, (self.left, self.right)
+        largest = float(np.abs(self.at).max()) + self.error
+        size = max(end.size for end in ends)
+        missed = max(abs(float(end.beta.sum())) for end in ends) + self.sums * size
+        loss = self._loss()
+        gap = self._norm2() + self.C * loss - self.shares @ [float(rows.y @ end.beta) for end in ends]
+        gap += self.sums * (size * (1.0 + largest) + self.C * loss) + missed * (1.0 + largest)
+        excess = 0.25 * np.maximum(0.0, -np.diff(self.C) * np.diff(loss))
+        most = np.maximum(gap[:-1], gap[1:]).clip(0.0) + excess
+        return np.asarray(np.sqrt(most) + missed * rows.norm.max())[:, None]
 
-    def band(self, first: _Place, last: _Place) -> tuple[Floats, Floats]:
-        """Bounds for all s between two places."""
-        excess = 0.25 * max(0.0, -(last.C - first.C) * (last.loss - first.loss))
-        gap = max(first.gap, last.gap, 0.0) + excess
-        radius = np.sqrt(gap) * self.rows.norm + np.maximum(first.errors, last.errors)
-        low, high = np.minimum(first.outputs, last.outputs) - radius, np.maximum(first.outputs, last.outputs) + radius
-        least, most = self._quantiles(self.rows.y - high, self.rows.y - low)
-        return low + least, high + most
+    def _loss(self) -> Floats:
+        """L (k,) at most."""
+        y, weight, *_ = self.rows
+        ends = np.array([y - self.left.outputs, y - self.right.outputs])
+        bias = self.shares @ (0.5 * (_quantiles(self.rows, ends, -ROUNDED) + _quantiles(self.rows, ends, ROUNDED)))
+        return np.asarray(np.maximum(0.0, 1.0 - y * (self.at + bias) + self.error) @ weight)
 
-    def _quantiles(self, low: Floats, high: Floats) -> tuple[float, float]:
-        """The least and the largest b that can be optimal where t is between `low` and `high` (n,).
+    def _norm2(self) -> Floats:
+        """Squared norms beta'u (k,) at most."""
+        ends = self.left, self.right
+        products = np.array([[float(one.beta @ other.outputs) for other in ends] for one in ends])
+        size = self.shares @ [end.size for end in ends]
+        return np.asarray(np.einsum("ki,ij,kj->k", self.shares, products, self.shares) + size * self.error)
 
-        The slope of the loss in b is minus the weight of all positive rows, and grows by c_i as b passes t_i.
-        """
-        weight = self.rows.weight[self.trained]
-        positive = float(weight[self.rows.y[self.trained] > 0].sum())
-        slack = ROUNDED * float(weight.sum())
-        found = []
-        for t, wanted in ((low[self.trained], positive - slack), (high[self.trained], positive + slack)):
-            order = np.argsort(t, kind="stable")
-            at = int(np.searchsorted(np.cumsum(weight[order]), wanted))
-            found.append(float(t[order][min(at, len(t) - 1)]))
-        return found[0], found[1]
+    @property
+    def outputs(self) -> tuple[Floats, Floats]:
+        """The least and the largest (k - 1, n) on each part, at the rows trained on."""
+        return self._range(self.at)
+
+    @property
+    def asked(self) -> tuple[Floats, Floats]:
+        """The same (k - 1, h) at the rows that are asked for."""
+        return self._range(self.shares @ np.array([self.left.asked, self.right.asked]))
+
+    def _range(self, at: Floats) -> tuple[Floats, Floats]:
+        return np.minimum(at[:-1], at[1:]) - self.error, np.maximum(at[:-1], at[1:]) + self.error
+
+
+def _quantiles(rows: Rows, t: Floats, slack: float) -> Floats:
+    """The b (k, 1) that are optimal where y_j - u_j is t (k, n), their place moved by a share `slack` of all weight.
+
+    The slope of the loss in b is minus the weight of all positive rows, and grows by c_i as b passes t_i.
+    """
+    total, positive = float(rows.weight.sum()), float(rows.weight[rows.y > 0].sum())
+    order = np.argsort(t, axis=1)
+    weights = np.cumsum(rows.weight[order], axis=1)
+    place = [int(np.searchsorted(row, positive + slack * total)) for row in weights]
+    return np.take_along_axis(t, order, axis=1)[np.arange(len(t)), np.minimum(place, t.shape[1] - 1)][:, None]

@@ -13,61 +13,22 @@ import numpy as np
 from svmcore.errors import Unsupported
 from svmcore.kernels import Precomputed
 from svmcore.kernels.exact import ExactKernel
-from svmcore.model.multiclass import is_wrong, vote
+from svmcore.kernels.rounding import Rounding
+from svmcore.model.multiclass import vote
 from svmcore.points import Floats
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.squares import give_back
-from svmcore.tasks import SVC
-from svmcore.train.choice.between import End, Rows, bands
+from svmcore.train.choice.between import End, Rows
+from svmcore.train.choice.claim import Choice
+from svmcore.train.choice.fewest import Fewest, objection, output_error
 from svmcore.train.control import Control
 from svmcore.train.recipe import Recipe
 from svmcore.train.shared import Fold, Table
 from svmcore.train.training import Work, resolved
 
-__all__ = ["Choice", "choose"]
+__all__ = ["choose"]
 
-CUTS = 8  # parts of the way between neighbours that are bounded one by one
 TOL = 1e-5  # of the answers at most: what is left at both ends is left all the way
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What was chosen, and what is proved of it.
-
-    Attributes
-    ----------
-    C, errors
-        The smallest solved C with the fewest errors, and these, of `rows` validation rows.
-    within
-        No exact optimum with a C from `low` to `high` has fewer than `errors - within` errors.
-    solved
-        (C, errors) of all that were solved, by C.
-    least
-        Of each gap between these the fewest errors that are possible there.
-    """
-
-    C: float
-    errors: int
-    rows: int
-    within: int
-    solved: tuple[tuple[float, int], ...]
-    least: tuple[int, ...]
-
-    @property
-    def low(self) -> float:
-        """The smallest C."""
-        return self.solved[0][0]
-
-    @property
-    def high(self) -> float:
-        """The largest C."""
-        return self.solved[-1][0]
-
-    def __str__(self) -> str:
-        return (
-            f"C = {self.C:g}: {self.errors} errors in {self.rows} rows; no C from {self.low:g} to {self.high:g} is "
-            f"better by more than {self.within}; {len(self.solved)} values of C were solved"
-        )
 
 
 @one_blas_thread()
@@ -79,13 +40,14 @@ def choose(recipe: Recipe, table: Table, fold: Fold, ends: tuple[float, float], 
     Raises
     ------
     Unsupported
-        For another machine than an SVC with the hinge loss and a free bias, for an approximation or a given K.
+        For another machine than an SVC with the hinge loss and a free bias, for an approximation, a given K, or a
+        kernel that is not positive semi-definite.
     """
-    plain = recipe.task == SVC() and recipe.approximation is None and not isinstance(recipe.kernel, Precomputed)
-    if not plain:
-        raise Unsupported(
-            "C is proved for SVC with loss='hinge', a free bias and a kernel by name, without approximation"
-        )
+    why = objection(recipe.task, recipe.kernel, recipe.solver)
+    if recipe.approximation is not None or isinstance(recipe.kernel, Precomputed):
+        why = "the rows are needed, and a kernel by name without approximation"
+    if why:
+        raise Unsupported(f"C cannot be proved: {why}")
     try:
         search = _Search(recipe, table, fold)
         for C in ends:
@@ -107,9 +69,14 @@ class _Search:
         self.asked, self.codes = table.merged.inverse[fold.ask], table.codes[fold.ask]
         self.source = table.source(self.recipe)
         self.exact = ExactKernel(self.recipe.served, table.rows)
-        self.norm = np.sqrt(np.maximum(self.exact.diagonal(), 0.0))
-        one = self._work(1.0)
-        self.rows = [Rows(goal.y, np.where(goal.y != 0, one.C, 0.0), self.norm) for goal in one.goals]
+        unit = self.exact.unit
+        self.unit = Rounding(unit.relative + self.exact.summation(len(self.exact)), unit.absolute)
+        norm, one = np.sqrt(np.maximum(self.exact.diagonal(), 0.0)), self._work(1.0)
+        self.trained = [np.flatnonzero((goal.y != 0) & (one.C > 0)) for goal in one.goals]
+        self.rows = [
+            Rows(goal.y[at], one.C[at], norm[at], norm[self.asked], self.recipe.served.is_positive)
+            for goal, at in zip(one.goals, self.trained, strict=True)
+        ]
         self.solved: dict[float, tuple[list[End], int]] = {}
         self._least: dict[tuple[float, float], int] = {}
 
@@ -123,20 +90,20 @@ class _Search:
         work = self._work(C)
         below = max((known for known in self.solved if known < C), default=None)
         if below is not None:
-            work.start = np.array([end.beta for end in self.solved[below][0]])
+            work.start = np.zeros(work.coef.shape)
+            for k, (at, end) in enumerate(zip(self.trained, self.solved[below][0], strict=True)):
+                work.start[k, at] = end.beta
         work.solve()
         used = np.flatnonzero((work.coef != 0).any(axis=0))
         outputs = self.exact.product(np.arange(len(self.exact)), used, work.coef[:, used].T)
-        ends = [End(C, work.coef[k], outputs[:, k], self._errors(work.coef[k])) for k in range(len(work.goals))]
-        decision = np.array([end.outputs + each.bias for end, each in zip(ends, work.solutions, strict=True)]).T
-        labels = vote(decision[self.asked], len(self.classes), self.recipe.scheme)
+        ends = [self._end(C, k, work.coef[k], outputs[:, k]) for k in range(len(work.goals))]
+        decision = np.array([end.asked + each.bias for end, each in zip(ends, work.solutions, strict=True)]).T
+        labels = vote(decision, len(self.classes), self.recipe.scheme)
         self.solved[C] = ends, int((labels != self.codes).sum())
 
-    def _errors(self, coef: Floats) -> Floats:
-        """Bounds (n,) of the errors of exact outputs: abs(k) is at most the product of the norms."""
-        unit, support = self.exact.unit, np.abs(coef)
-        relative = unit.relative + self.exact.summation(int((coef != 0).sum()))
-        return relative * self.norm * float(support @ self.norm) + unit.absolute * float(support.sum())
+    def _end(self, C: float, k: int, coef: Floats, outputs: Floats) -> End:
+        at = self.trained[k]
+        return End(C, coef[at], outputs[at], outputs[self.asked], output_error(self.unit, self.rows[k], coef[at]))
 
     @property
     def fewest(self) -> int:
@@ -155,15 +122,10 @@ class _Search:
         return [self._least[gap] for gap in self.gaps()]
 
     def _least_between(self, low: float, high: float) -> int:
-        cuts = np.geomspace(low, high, CUTS + 1)
-        pairs = zip(self.rows, self.solved[low][0], self.solved[high][0], strict=True)
-        ways = zip(*(bands(rows, left, right, cuts) for rows, left, right in pairs), strict=True)
-        return min(self._wrong(way) for way in ways)
-
-    def _wrong(self, way: tuple[tuple[Floats, Floats], ...]) -> int:
-        """Validation rows that no optimum of a part of the way has right."""
-        low, high = (np.array([band[side][self.asked] for band in way]).T for side in (0, 1))
-        return int(is_wrong(low, high, self.codes, len(self.classes), self.recipe.scheme).sum())
+        found = Fewest(2, self.codes, np.ones(len(self.codes), int), len(self.classes), self.recipe.scheme)
+        for k, ends in enumerate(zip(self.solved[low][0], self.solved[high][0], strict=True)):
+            found.add(k, self.rows[k], ends)
+        return int(found.counts().min())
 
     def middle(self) -> float:
         """Of the gap with the fewest possible errors, the widest of several."""
@@ -173,7 +135,6 @@ class _Search:
 
     def choice(self) -> Choice:
         """The best C and what is proved."""
-        solved = tuple((C, self.solved[C][1]) for C in sorted(self.solved))
-        C, errors = min(solved, key=lambda each: (each[1], each[0]))
-        least = tuple(self.least())
-        return Choice(C, errors, len(self.codes), max(0, errors - min(least)), solved, least)
+        solved = [(C, self.solved[C][1]) for C in sorted(self.solved)]
+        best = min(solved, key=lambda each: (each[1], each[0]))
+        return Choice.of(best[0], solved, self.least(), len(self.codes))

@@ -126,6 +126,20 @@ def of_another_problem(**changed):
     return change
 
 
+def with_another_kernel(group):
+    group.attrs["kernel"] = group.attrs["kernel"] | {"gamma": 2.0 * group.attrs["kernel"]["gamma"]}
+
+
+def numbers_for_problems(group):
+    group.attrs["tasks"] = [1 for _ in group.attrs["tasks"]]
+
+
+def problems_without_solvers(group):
+    group.attrs["tasks"] = [
+        {k: v for k, v in task.items() if k not in ("solver", "C")} for task in group.attrs["tasks"]
+    ]
+
+
 def other_rows(group):
     group["support_vectors"][...] = group["support_vectors"][...] * 1.001
 
@@ -151,10 +165,25 @@ def boast_of_a_wide_proof(group):
         (of_another_problem(multiclass="ovo"), ["multiclass of problem 1"]),
         (of_another_problem(class_weight="balanced"), ["class_weight of problem 1"]),
         (of_another_problem(machine={"name": "svc", "loss": "squared_hinge"}), ["machine of problem 0"]),
+        (of_another_problem(kernel={"name": "linear"}), ["kernel of problem 2"]),
+        (of_another_problem(target=99), ["target of problem 0", "target of problem 1"]),
+        (of_another_problem(fold=[3, 0, 1]), ["fold of problem 1"]),
+        (of_another_problem(solver="smo"), ["solver of problem 2"]),
+        (with_another_kernel, ["kernel"]),
     ],
 )
 def test_verify__a_forged_claim_with_fitting_hashes_is_found(copied, change, parts):
     assert set(parts) <= set(differing(rewritten(copied, change)))
+
+
+def test_verify__of_a_model_whose_problems_are_numbers_says_so_in_one_line(copied):
+    path = rewritten(copied, numbers_for_problems)
+    with pytest.raises(InputError, match=r"its hashes fit, but it states no problems .*; restore it or train again"):
+        verify(path, trust=True)
+
+
+def test_verify__judges_by_the_config_what_a_model_says_less_of(copied):
+    assert differing(rewritten(copied, problems_without_solvers)) == []
 
 
 def a_little_more(pick):
@@ -343,12 +372,11 @@ def test_equal_rows__of_any_container():
         assert verify_module._equal_rows(a, b) is equal
 
 
-def test_identity__of_an_older_format_is_filled_up():
-    task = {"C": 1.0, "fold": [0, 5], "kernel": {"name": "rbf"}, "machine": {"name": "svr", "epsilon": 0.5}}
-    assert verify_module._identity(task | {"no_more": 1}) == task | {"fold": (0, 5)}
-    found = verify_module._identity({"C": 2.0, "loss": "squared_hinge", "bias": "none"})
-    machine = {"name": "svc", "loss": "squared_hinge", "bias": "none"}
-    assert found == {"C": 2.0, "kernel": {}, "fold": None, "machine": machine}
+def test_stated__of_an_older_format_has_the_one_machine_that_there_was():
+    assert verify_module._stated({"C": 2.0, "machine": {"name": "svr"}}) == {"C": 2.0, "machine": {"name": "svr"}}
+    found = verify_module._stated({"C": 2.0, "loss": {"name": "squared_hinge"}, "bias": "none"})
+    assert found["C"] == 2.0
+    assert found["machine"] == {"name": "svc", "loss": {"name": "squared_hinge"}, "bias": "none"}
 
 
 def test_doubtful__rows_whose_label_hangs_on_less_than_their_doubt():
@@ -379,7 +407,9 @@ def recomputed(rows_run, tmp_path_factory):
     dataset = verify_module.datasets.ingest(
         verify_module.load_experiment(stored.metadata["config"]), tmp_path_factory.mktemp("again"), verify_module.silent
     )
-    found = list(verify_module._found(stored, dataset, tmp_path_factory.mktemp("root"), verify_module.silent))
+    exp = verify_module.load_experiment(stored.metadata["config"])
+    tasks = verify_module._problems_asked(exp, dataset, tmp_path_factory.mktemp("root"))
+    found = list(verify_module._found(stored, dataset, tasks, verify_module.silent))
     return stored, dataset, np.stack([part.decision for _, _, part, _ in found], axis=1)
 
 
@@ -419,6 +449,7 @@ def test_served_rounding__is_of_the_type_that_the_solver_was_served(recomputed):
     stored, dataset, _ = recomputed
     double = dataclasses.replace(stored, metadata=stored.metadata | {"dtype": "float64"})
     single = dataclasses.replace(stored, metadata=stored.metadata | {"dtype": "float32"})
-    bounds = [verify_module._served_rounding(model, dataset).within(1.0) for model in (single, double)]
+    machine = verify_module.Task.create({"name": "svc"})
+    bounds = [verify_module._served_rounding(model, dataset, machine).within(1.0) for model in (single, double)]
     assert 2.0**-24 <= bounds[0] < 1e-4
     assert 2.0**-53 <= bounds[1] < 1e-12
