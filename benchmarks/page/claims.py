@@ -187,6 +187,36 @@ def _shares(record: Record) -> list[Claim]:
     return claims
 
 
+def linear(cases: Cases) -> list[Claim]:
+    """Judge linear machines of many rows against LIBLINEAR, and the largest by itself."""
+    claims = []
+    for name, (ours, *peers) in cases.items():
+        dual = 3.0 if name.startswith("dense") else 0.67
+        for peer in peers:
+            what = f"{name}, against {peer['solver']}" + ("" if peer["reached"] else ", which does not reach our value")
+            aim = dual if peer["solver"].endswith("dual") else 1.0
+            claims.append(_at_least(what, peer["seconds"] / ours["seconds"], aim))
+        if not peers:
+            claims.append(_at_most(f"{name}: seconds", ours["seconds"], 300.0, " s"))
+            claims.append(_at_most(f"{name}: memory beside the rows", ours["peak_gb"], 2.0, " GB"))
+    return claims
+
+
+def scale(cases: Cases) -> list[Claim]:
+    """Judge rows in shards against one process, and two workers against one."""
+    claims = []
+    for name, records in cases.items():
+        if "ratio" in records[0]:
+            claims.append(_at_least("kernel stage on two workers, against one", records[0]["ratio"], 1.7))
+            continue
+        one, shards = records
+        over = shards["median_seconds"] / one["median_seconds"]
+        claims.append(_at_most(f"{name}: over the time of one process", over, 1.3))
+        claims.append(_at_most(f"{name}: largest process", max(shards["peaks_gb"]), 3.0, " GB"))
+        claims.append(_at_most(f"{name}: KKT gap over tol", shards["kkt_gap"] / 1e-3, 1.05))
+    return claims
+
+
 JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
     "truth": truth,
     "single": single,
@@ -194,6 +224,8 @@ JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
     "memory_budget": memory_budget,
     "merged_rows": merged_rows,
     "batch": batch,
+    "linear": linear,
+    "scale": scale,
 }
 
 

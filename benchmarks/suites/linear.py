@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from benchmarks.page import tables
 from benchmarks.results import Record
 
 LADDER = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -136,11 +137,23 @@ def _apart(case: Case, solver: str, goal: float) -> Record:
     return {"solver": solver, **json.loads(done.stdout.splitlines()[-1])}
 
 
+HEADER = ("", "seconds", "ours faster by", "primal value", "how it ended", "GB beside the rows")
+
+
+def row(record: Record, records: list[Record]) -> tuple[str, ...]:
+    """One solver's cells under HEADER."""
+    ours = record["solver"] == "marginflow"
+    ended = f"KKT gap {record['kkt_gap']:.1e}, {record['status']}" if ours else f"max_iter {record['max_iter']:,}"
+    ended += "" if ours or record["reached"] else ", objective not reached"
+    faster = "" if ours else f"{record['seconds'] / records[0]['seconds']:.1f}×"
+    seconds, primal = tables.seconds(record["seconds"]), f"{record['primal']:.8g}"
+    return record["solver"], seconds, faster, primal, ended, f"{record['peak_gb']:.2f}"
+
+
 def show(name: str, records: list[Record]) -> None:
     """Print a case."""
     for record in records:
-        facts = (f"{key} {f'{value:.6g}' if isinstance(value, float) else value}" for key, value in record.items())
-        print(f"{name}: {', '.join(facts)}", flush=True)
+        print(f"{name}: {', '.join(row(record, records))}", flush=True)
 
 
 def _main(told: str) -> None:

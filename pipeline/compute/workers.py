@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from pipeline.compute.direct import asked
 from svmcore.errors import InputError, MemoryLimit, SVMError
 from svmcore.runtime.threads import one_blas_thread
 
@@ -84,6 +85,10 @@ class Workers(ABC):
             Nobody is left to do the tasks, or they and their copies hang.
         """
 
+    def ask(self, fn: Callable[[Item], Result], item: Item, where: str) -> Result | None:
+        """What `fn(item)` is on the worker at `where`, sooner than by a task; None if that fails, computed or not."""
+        return None
+
     def addresses(self) -> list[str]:
         """Of the workers that are there; of this process an empty one."""
         return [""]
@@ -145,6 +150,10 @@ class DaskWorkers(Workers):
                 flight.look_after(sign())
         finally:
             flight.cancel()
+
+    def ask(self, fn: Callable[[Item], Result], item: Item, where: str) -> Result | None:
+        """Hand the question through to the worker."""
+        return _unrefused(asked(self.client, functools.partial(_run_task, VERSION, fn), item, where))
 
     def addresses(self) -> list[str]:
         """Of the workers that the scheduler knows."""
@@ -315,6 +324,11 @@ def _result(future: Any) -> Any:
         raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again") from error
     except FutureCancelledError as error:
         raise ClusterLost("the connection to the cluster was lost; run the command again") from error
+    return _unrefused(result)
+
+
+def _unrefused(result: Any) -> Any:
+    """The result, or the error of the input that it is."""
     if isinstance(result, _Refusal):
         raise result.error
     return result

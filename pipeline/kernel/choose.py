@@ -18,7 +18,7 @@ from svmcore.train.plan import choose_plan, served_kernel
 
 __all__ = ["KernelPlan", "asked_or_chosen", "held_as", "plan_kernel"]
 
-FINE = 1e-4  # a tol below which float32 values of a factor do not do
+FINE = 1e-3  # a tol below which float32 values of a factor do not do
 EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
 
 

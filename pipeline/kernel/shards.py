@@ -31,9 +31,14 @@ def _rows(address: str, start: int, stop: int) -> Any:
 _host = Host(_rows)  # of this process
 
 
+def _host_answer(envelope: Envelope) -> Reply:
+    """Answer a message; the host is that of the process it came to."""
+    return _host.answer(envelope)
+
+
 def shard_answer(envelope: Envelope) -> tuple[str, Reply]:
     """Answer a message on a worker, which says who it is."""
-    return _here(), _host.answer(envelope)
+    return _here(), _host_answer(envelope)
 
 
 def _here() -> str:
@@ -69,6 +74,9 @@ class WorkerShards:
         return reply
 
     def _asked(self, envelope: Envelope, home: str) -> tuple[str, Reply]:
+        """Who has answered, and what: the home by the short way, or whoever took the task."""
+        if (reply := self.workers.ask(_host_answer, envelope, home)) is not None:
+            return home, reply
         try:
             ((_, answer),) = self.workers.map(shard_answer, [envelope], near=home)
         except ClusterLost as error:

@@ -74,6 +74,10 @@ class _LazyWorkers(Workers):
         """As `Workers.addresses`."""
         return self._opened().addresses()
 
+    def ask(self, fn: Any, item: Any, where: str) -> Any:
+        """As `Workers.ask`."""
+        return self._opened().ask(fn, item, where)
+
     def map(
         self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never, near: str | None = None
     ) -> Iterator[tuple[int, Any]]:

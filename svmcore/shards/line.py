@@ -52,6 +52,11 @@ class Line:
             self.pool.submit(self._send)
         return call.future
 
+    def tell(self, name: str, *given: Any) -> None:
+        """Call a method that nobody waits for: it goes along with the next message."""
+        with self._lock:
+            self._waiting.append(_Call(NONE, name, given, Future()))
+
     def _send(self) -> None:
         """Send what waits, until nothing does."""
         while True:

@@ -166,4 +166,4 @@ class ShardedState(WorkingSetState):
     def end(self) -> None:
         """Let the shards forget the program; nobody waits for it."""
         for line in self.group.lines:
-            line.ask("end", self.name)
+            line.tell("end", self.name)

@@ -1,7 +1,7 @@
 """All programs of one training set on a factor of low rank, proved together from the rows in float64.
 
 The programs are linear ones of the factor's rows. What the solver claims is judged by `svmcore.approximation.Proof`,
-three passes for all; a program whose claim does not hold goes on with a smaller tol.
+three passes for all; a program whose claim does not hold goes on with a smaller tol, and then on the factor in float64.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from svmcore.train.training import Fitted, Work
 
 __all__ = ["LowRankWork"]
 
-CLOSER = (0.5, 0.1, 0.0)  # shares of tol that refuted claims go on to, one after another
+CLOSER = ((0.5, False), (0.1, True))  # shares of tol that refuted claims go on to, and whether in float64
 
 
 class LowRankWork(Work):
@@ -37,10 +37,13 @@ class LowRankWork(Work):
         assert self.recipe.approximation is not None
         self.map = self.recipe.approximation.map(kernel, rows, self.dtype)
         self.points, landmarks = self.map.sides(rows, self.dtype)
-        G = np.empty((len(self.points), self.map.rank), self.dtype)
-        self.map.fill(self.points, landmarks, G)
-        self.plan, self.source = "factor", FactorRows(G)
+        self.plan, self.source = "factor", self._factor(self.points, landmarks)
         self.found: list[tuple[SignedQP, Solution]] = [None] * len(self.goals)  # type: ignore[list-item]
+
+    def _factor(self, points: Points, landmarks: Points) -> FactorRows:
+        G = np.empty((len(points), self.map.rank), points.dtype)
+        self.map.fill(points, landmarks, G)
+        return FactorRows(G)
 
     def source_of(self, k: int) -> Source:
         """The factor of the rows of problem `k`."""
@@ -54,23 +57,30 @@ class LowRankWork(Work):
     def solve(self) -> None:
         """Solve all problems, prove them, and go on where a claim does not hold."""
         super().solve()
-        for share in CLOSER:
-            proof = Proof(self.map, self.distinct.rows, self.points, self.coef)
-            refuted = [k for k in range(len(self.goals)) if not self._proved(k, proof)]
-            if not refuted or not share:
-                break
+        proof, refuted = self._judged()
+        for share, in_float64 in CLOSER:
+            if refuted and in_float64 and self.source.dtype != np.float64:
+                self.source = self._factor(*self.map.sides(self.distinct.rows, np.float64))
             for k in refuted:
                 _Claim(self, k, share, self.found[k][1]).answer()
+            if refuted:
+                proof, refuted = self._judged()
         self._conclude(proof)
+
+    def _judged(self) -> tuple[Proof, list[int]]:
+        """The proof of the answers as they are, and the problems whose claims it refutes."""
+        proof = Proof(self.map, self.distinct.rows, self.points, self.coef)
+        return proof, [k for k in range(len(self.goals)) if not self._proved(k, proof)]
 
     def _proved(self, k: int, proof: Proof) -> bool:
         """Keep what the proof says of problem `k`; whether its claim holds, or there is none."""
         (qp, claimed), rows = self.found[k], self.rows(k)
         found = proof.evaluation(k, qp, claimed.beta, rows)
-        refuted = claimed.status is Status.CONVERGED and not found.certificate.proves(self.solver(k).tol)
-        outcome = Outcome(Status.STALLED if refuted else claimed.status, claimed.n_iter, claimed.beta)
-        self.found[k] = qp, judged(qp, outcome, found, claimed.history)
-        return not refuted
+        proves, ended = found.certificate.proves(self.solver(k).tol), claimed.status
+        if ended in (Status.CONVERGED, Status.STALLED):
+            ended = Status.CONVERGED if proves else Status.STALLED
+        self.found[k] = qp, judged(qp, Outcome(ended, claimed.n_iter, claimed.beta), found, claimed.history)
+        return ended is not Status.STALLED
 
     def _conclude(self, proof: Proof) -> None:
         """What the answers prove of the exact machine, and the coefficients of the landmarks."""

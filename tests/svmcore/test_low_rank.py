@@ -108,6 +108,16 @@ def test_exact_bound__holds_and_its_primal_is_that_of_the_model(two_classes, ran
     assert bound.dual > 0.0
 
 
+@pytest.mark.parametrize("rank", [40, 400])
+def test_claims__that_a_factor_in_float32_cannot_bear_go_on_in_float64(two_classes, rank):
+    X, y = two_classes
+    low = SVC(C=10.0, gamma=GAMMA, tol=1e-4, approximation={"rank": rank}).fit(X, y)
+    found = low.certificate_[0]
+    assert str(low.status_[0]) == "converged"
+    assert found.kkt_gap + found.uncertainty <= 1.05e-4
+    assert low.exact_bound_[0].dual <= exact_value(X, y, 10.0) * (1 + 1e-6)
+
+
 def test_polish__ends_at_the_exact_machine(two_classes):
     X, y = two_classes
     polished = SVC(C=3.0, gamma=GAMMA, tol=1e-4, approximation={"rank": 100, "polish": True}).fit(X, y)

@@ -1,4 +1,4 @@
-"""Conjugate gradients on all variables inside their box, with w kept: where K_FF is ill-conditioned, single steps crawl.
+"""Conjugate gradients on all variables inside their box, with w kept: for K_FF on which single steps crawl.
 
 Once the steps on one variable have found who is at which bound, little is left but a linear system in the others. Who
 meets a bound on the way stays there, and the directions go on without it. What all of it together would lose by that is
