@@ -74,7 +74,8 @@ def choice_of_C(session: Session, batch: Batch, entries: Sequence[Entry]) -> dic
     if why := _unprovable(session, part, point):
         return {"why": why}
     with session.clock("score"):
-        return dataclasses.asdict(_proved(session, part, points, point, {each.index: each for each in entries}))
+        found = _proved(session, part, points, point, {each.index: each for each in entries})
+    return dataclasses.asdict(found) | {"solved": [[*pair] for pair in found.solved], "least": [*found.least]}
 
 
 def _along_C(points: Sequence[Point], best: Point) -> list[Point]:
