@@ -102,7 +102,7 @@ def _at_jump(place: Floats, jump: Floats, first: float) -> float:
     if not inside.any():  # no output is finite and no b better than another
         return 0.0
     place, jump = place[inside], jump[inside]
-    order = np.argsort(place, kind="stable")
+    order = np.argsort(place)
     k = int(np.searchsorted(first + np.cumsum(jump[order]) >= 0.0, True))
     return float(place[order][min(k, len(order) - 1)])
 

@@ -93,6 +93,8 @@ def _unprovable(session: Session, part: Part, point: Point) -> str:
         return "there are neither folds nor test rows"
     if part.plan.approximation is not None:
         return "the kernel is approximated"
+    if part.plan.plan == "shards":
+        return "the rows are in shards, and the norms of all are needed here"
     solver = point.exp.solver_for(part.data.n_features)
     return objection(point.exp.machine, Kernel.create(part.plan.kernel), solver)
 

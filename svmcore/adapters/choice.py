@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.model_selection import check_cv
 from sklearn.utils import check_array, check_X_y
 
 from svmcore.adapters.classifiers import SVC
 from svmcore.errors import InputError
+from svmcore.points import Floats
 from svmcore.train.choice import Choice, choose
-from svmcore.train.shared import Fold, Table
+from svmcore.train.shared import Fold, Part, Table
 
 __all__ = ["choose_C"]
 
@@ -21,7 +23,7 @@ def choose_C(
     estimator: SVC,
     X: Any,
     y: Any,
-    validation: tuple[Any, Any],
+    validation: Any,
     between: tuple[float, float],
     within: int = 0,
     most: int = MOST,
@@ -35,7 +37,8 @@ def choose_C(
     X, y
         Rows (n, p) to train on, and their labels (n,).
     validation
-        (rows (m, p), labels (m,)): the labels are some of `y`.
+        (rows (m, p), labels (m,)), the labels some of `y`; or folds of `X`, as `cv` of scikit-learn's searches: a
+        number, a splitter, or a list of (train, test). The errors of all folds are added up.
     between
         The smallest and the largest C.
     within
@@ -51,7 +54,7 @@ def choose_C(
     Raises
     ------
     InputError
-        For an empty range of C, or labels that the training rows do not have.
+        For an empty range of C, labels that the training rows do not have, or folds that leave out all of a class.
     Unsupported
         For a machine of which nothing is proved.
 
@@ -65,15 +68,38 @@ def choose_C(
     if most < 2:
         raise InputError(f"most must be at least 2, one for each end of the range; given {most!r}")
     X, y = check_X_y(X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr")
-    X_held = check_array(validation[0], dtype=X.dtype, order="C", accept_sparse="csr")
+    if isinstance(validation, tuple):
+        return choose(*_apart(estimator, X, y, validation), (low, high), within, most)
+    return choose(*_folds(estimator, X, y, validation), (low, high), within, most)
+
+
+def _part(estimator: SVC, y: Floats, train: Floats, ask: Floats) -> Part:
+    """The machine on the rows `train` of a table, whose labels are `y`."""
     machine = clone(estimator)
     codes, classes, _ = machine._encode(y, None)
+    return Part(machine._recipe(), Fold(train, ask, codes, classes))
+
+
+def _apart(estimator: SVC, X: Any, y: Floats, validation: tuple[Any, Any]) -> tuple[list[Part], Table]:
+    """Rows to train on, then those of the validation."""
+    X_held = check_array(validation[0], dtype=X.dtype, order="C", accept_sparse="csr")
+    rows = np.arange(X.shape[0] + X_held.shape[0])
+    part = _part(estimator, y, rows[: X.shape[0]], rows[X.shape[0] :])
+    classes = part.fold.classes
     place = np.minimum(np.searchsorted(classes, validation[1]), len(classes) - 1)
     if not np.array_equal(classes[place], validation[1]):
         raise InputError("validation has labels that the training rows do not have; leave their rows out")
-    train, ask = np.arange(len(codes)), np.arange(len(codes), len(codes) + len(place))
-    table = Table(_stacked(X, X_held), np.concatenate([codes, place]))
-    return choose(machine._recipe(), table, Fold(train, ask, codes, classes), (low, high), within, most)
+    return [part], Table(_stacked(X, X_held), np.concatenate([part.fold.codes, place]))
+
+
+def _folds(estimator: SVC, X: Any, y: Floats, cv: Any) -> tuple[list[Part], Table]:
+    """Every fold of the same rows."""
+    classes, codes = np.unique(y, return_inverse=True)
+    splits = [(train, test) for train, test in check_cv(cv, y, classifier=True).split(X, y)]
+    if any(len(np.unique(codes[train])) < len(classes) for train, _ in splits):
+        raise InputError("a fold leaves no row of some class to train on; give folds that have rows of every class")
+    parts = [_part(estimator, y[train], np.asarray(train), np.asarray(test)) for train, test in splits]
+    return parts, Table(X, codes)
 
 
 def _stacked(X: Any, more: Any) -> Any:

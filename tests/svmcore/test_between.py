@@ -4,7 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC as Peer
 
 from svmcore.errors import InputError, Unsupported
@@ -142,23 +144,41 @@ def test_a_row_is_wrong__where_no_values_between_the_bounds_say_its_class(scheme
     assert 0.1 < wrong.mean() < 0.95
 
 
+@pytest.mark.parametrize(
+    "kernel", [{"gamma": 0.3}, {"kernel": "poly", "degree": 2, "coef0": 1.0}, {"kernel": "linear"}]
+)
 @pytest.mark.parametrize(("n_classes", "scheme"), [(2, "ovr"), (3, "ovr"), (3, "ovo")])
-def test_a_choice__is_not_beaten_by_more_than_it_says(n_classes, scheme):
+def test_a_choice__is_not_beaten_by_more_than_it_says(n_classes, scheme, kernel):
     X, labels = make_classification(
         360, 5, n_informative=4, n_redundant=0, n_classes=n_classes, flip_y=0.15, class_sep=0.8, random_state=1
     )
-    machine = SVC(gamma=0.3, multi_class=scheme, class_weight={0: 1.5}, tol=1e-4)
-    found = choose_C(machine, X[:240], labels[:240], (X[240:], labels[240:]), (0.5, 4.0), within=3, most=60)
-    assert found.within <= 3 or len(found.solved) == 60
+    X += 3.0  # the kernel that is served is about their centre, where it can be
+    machine = SVC(**kernel, multi_class=scheme, class_weight={0: 1.5}, tol=1e-4)
+    found = choose_C(machine, X[:240], labels[:240], (X[240:], labels[240:]), (0.5, 1.0), within=3, most=40)
+    assert found.within <= 3 or len(found.solved) == 40
     assert found.within < found.errors
     assert found.rows == 120
     told = dict(found.solved)
-    for C in np.geomspace(0.5, 4.0, 23):
+    for C in np.geomspace(0.5, 1.0, 13):
         peer = machine.set_params(C=C, tol=1e-8).fit(X[:240], labels[:240])
         errors = int((peer.predict(X[240:]) != labels[240:]).sum())
         assert errors >= found.errors - found.within
     best = machine.set_params(C=found.C).fit(X[:240], labels[:240])
     assert told[found.C] == found.errors == int((best.predict(X[240:]) != labels[240:]).sum())
+
+
+@pytest.mark.parametrize("machine", [SVC(gamma="scale", class_weight="balanced"), SVC(kernel="linear")])
+def test_a_choice__by_folds_is_of_all_their_errors(machine):
+    X, labels = make_classification(300, 4, n_redundant=0, flip_y=0.15, weights=[0.3], random_state=5)
+    folds = StratifiedKFold(3, shuffle=True, random_state=1)
+    found = choose_C(machine, X, labels, folds, (0.5, 0.8), within=4, most=30)
+    assert found.within <= 4
+    assert found.rows == 300
+    for C in [*np.geomspace(0.5, 0.8, 9), *(C for C, _ in found.solved[:4])]:
+        peer = clone(machine).set_params(C=C, tol=1e-8)
+        wrong = [(peer.fit(X[a], labels[a]).predict(X[b]) != labels[b]).sum() for a, b in folds.split(X, labels)]
+        assert sum(wrong) >= found.errors - found.within
+        assert dict(found.solved).get(C, sum(wrong)) == sum(wrong)
 
 
 def test_fewer_rows_are_left_open__the_more_values_are_solved():
@@ -178,6 +198,7 @@ def test_fewer_rows_are_left_open__the_more_values_are_solved():
         (SVC(), {"between": (2.0, 1.0)}, "smallest C, largest C"),
         (SVC(), {"most": 1}, "at least 2"),
         (SVC(), {"validation": (np.eye(2), [0, 7])}, "labels that the training rows do not have"),
+        (SVC(), {"validation": [([0, 1, 2], [3]), ([0, 1], [2])]}, "no row of some class"),
     ],
 )
 def test_choose__refuses_what_it_cannot_prove(machine, given, message):

@@ -30,7 +30,7 @@ The aim is that of Shibagaki, Suzuki, Karasuyama and Takeuchi, "Regularization p
 bounds" (arXiv 1502.02344), whose ball needs one end alone and is as wide as C is far.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,9 +121,9 @@ class _Way:
     def _loss(self) -> Floats:
         """L (k,) at most."""
         y, weight, *_ = self.rows
-        ends = np.array([y - self.left.outputs, y - self.right.outputs])
-        bias = self.shares @ (0.5 * (_quantiles(self.rows, ends, -ROUNDED) + _quantiles(self.rows, ends, ROUNDED)))
-        return np.asarray(np.maximum(0.0, 1.0 - y * (self.at + bias) + self.error) @ weight)
+        places = _places(self.rows, np.array([-ROUNDED, ROUNDED]))
+        bias = self.shares @ [_quantile(weight, y - end.outputs, places).mean() for end in (self.left, self.right)]
+        return np.asarray(np.maximum(0.0, 1.0 - y * (self.at + bias[:, None]) + self.error) @ weight)
 
     def _norm2(self) -> Floats:
         """Squared norms beta'u (k,) at most."""
@@ -149,10 +149,28 @@ class _Way:
 def _quantiles(rows: Rows, t: Floats, slack: float) -> Floats:
     """The b (k, 1) that are optimal where y_j - u_j is t (k, n), their place moved by a share `slack` of all weight.
 
-    The slope of the loss in b is minus the weight of all positive rows, and grows by c_i as b passes t_i.
+    They lie between those of the least and of the largest t of all k, so that few need to be sorted for each.
     """
-    total, positive = float(rows.weight.sum()), float(rows.weight[rows.y > 0].sum())
-    order = np.argsort(t, axis=1)
-    weights = np.cumsum(rows.weight[order], axis=1)
-    place = [int(np.searchsorted(row, positive + slack * total)) for row in weights]
-    return np.take_along_axis(t, order, axis=1)[np.arange(len(t)), np.minimum(place, t.shape[1] - 1)][:, None]
+    place = _places(rows, slack)
+    least, most = (_quantile(rows.weight, end, place) for end in (t.min(axis=0), t.max(axis=0)))
+    found = np.empty((len(t), 1))
+    for k, each in enumerate(t):
+        before = each < least
+        inside = ~before & (each <= most)
+        found[k] = _quantile(rows.weight[inside], each[inside], place - rows.weight[before].sum())
+    return found
+
+
+def _places(rows: Rows, slack: Any) -> Any:
+    """How much weight is before the optimal b: its slope of the loss is minus that of all positive rows.
+
+    The slope grows by c_i as b passes t_i.
+    """
+    return float(rows.weight[rows.y > 0].sum()) + slack * float(rows.weight.sum())
+
+
+def _quantile(weight: Floats, t: Floats, place: Any) -> Any:
+    """The smallest of t (n,) with so much weight up to it."""
+    order = np.argsort(t)
+    at = np.searchsorted(np.cumsum(weight[order]), place)
+    return t[order[np.minimum(at, len(t) - 1)]]

@@ -106,6 +106,16 @@ def test_verify__other_rows_at_the_source_that_is_given(rows_run, rows_csv, tmp_
     assert report["per_class"] == []
 
 
+def test_verify__scaled_coefficients_are_those_of_their_program(tmp_path):
+    """Those of nu-SVC are divided by its rho in the model."""
+    config = {"data": {"source": "sklearn:iris"}, "task": "nu-svc", "nu": 0.3, "cluster": {"kind": "inline"}}
+    record = run(config | {"kernel": {"name": "rbf", "gamma": 0.5}}, store=str(tmp_path / "runs"))
+    rhos = [each["rho"] for each in load_model(record["run"]).metadata["per_class"]]
+    assert min(rhos) > 0.0
+    assert max(abs(rho - 1.0) for rho in rhos) > 0.1
+    assert differing(record["run"]) == []
+
+
 @pytest.mark.parametrize(
     "kept", [{"per_class": 2}, {"tasks": 2}, {"per_class": 2, "tasks": 2}, {"per_class": 0, "tasks": 0}]
 )

@@ -124,6 +124,7 @@ def test_choice_of_C__bounds_the_errors_of_test_rows_without_folds(kernel, tmp_p
         ({"kernel": {"name": "tanh", "gamma": 0.01, "coef0": 0.0}}, "not known to be positive semi-definite"),
         ({"folds": False}, "neither folds nor test rows"),
         ({"approximation": {"name": "nystroem", "rank": 20}}, "the kernel is approximated"),
+        ({"plan": "shards"}, "the rows are in shards"),
     ],
 )
 def test_choice_of_C__says_why_where_nothing_is_proved(more, why, tmp_path):
