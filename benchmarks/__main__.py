@@ -15,6 +15,7 @@ BESIDE = {
     "search": "GridSearchCV",
     "predict": "labels of many rows",
     "machines": "SVR, NuSVC, one class",
+    "low_rank": "machines of low rank",
     "scale": "shards on two workers against one process",
 }  # modules of suites with `run` and `show`
 

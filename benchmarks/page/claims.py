@@ -202,6 +202,19 @@ def linear(cases: Cases) -> list[Claim]:
     return claims
 
 
+def low_rank(cases: Cases) -> list[Claim]:
+    """Judge machines of low rank: by the exact one where it was trained, and by the clock."""
+    claims = []
+    for name, records in cases.items():
+        exact, low = records[0], records[-2]
+        limit = 5.5 if low is not exact else 300.0
+        claims.append(_at_most(f"{name}: seconds", low["median_seconds"], limit, " s"))
+        if low is not exact:
+            lost = 100 * (exact["accuracy"] - low["accuracy"])
+            claims.append(_at_most(f"{name}: accuracy below the exact one by", lost, 0.5, " %"))
+    return claims
+
+
 def scale(cases: Cases) -> list[Claim]:
     """Judge rows in shards against one process, and two workers against one."""
     claims = []
@@ -225,6 +238,7 @@ JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
     "merged_rows": merged_rows,
     "batch": batch,
     "linear": linear,
+    "low_rank": low_rank,
     "scale": scale,
 }
 

@@ -11,10 +11,21 @@ from benchmarks import results
 from benchmarks.page import claims, figures, tables
 from benchmarks.page.claims import Cases
 from benchmarks.results import Record
-from benchmarks.suites import batch, linear, scale
+from benchmarks.suites import batch, linear, low_rank, scale
 from benchmarks.truth.told import page
 
-SUITES = ("truth", "single", "multiclass", "memory_budget", "scaling", "merged_rows", "batch", "linear", "scale")
+SUITES = (
+    "truth",
+    "single",
+    "multiclass",
+    "memory_budget",
+    "scaling",
+    "merged_rows",
+    "batch",
+    "linear",
+    "low_rank",
+    "scale",
+)
 
 INTRODUCTION = """# Performance
 
@@ -25,6 +36,7 @@ make bench DATA=PATH                    # everything below but the batch, about 
 make bench DATA=PATH CASES=a9a,letter   # some cases;  RESUME=1 goes on with an interrupted run
 make bench-batch DATA=PATH              # the cross-validated batch
 make bench-linear                       # linear machines of millions of rows; needs no DATA
+make bench-low-rank DATA=PATH           # machines of low rank
 make bench-scale DATA=PATH              # rows in shards
 make bench-truth MINUTES=60             # thousands of small problems, every certificate judged; needs no DATA
 ```
@@ -64,9 +76,10 @@ TITLES = {
     "merged_rows": "## Many copies of few rows",
     "batch": "## Cross-validated batch",
     "linear": "## Linear machines of many rows",
+    "low_rank": "## Low rank",
     "scale": "## Rows in shards",
 }
-BESIDE = {"linear": linear, "scale": scale}  # modules with HEADER and row
+BESIDE = {"linear": linear, "low_rank": low_rank, "scale": scale}  # modules with HEADER and row
 
 NOTES = {
     "multiclass": "marginflow trains one-vs-rest on one shared kernel. The peers: a loop over the classes, and their "
@@ -75,6 +88,8 @@ NOTES = {
     "ten minutes for one fit.",
     "linear": "Generated rows, a penalised bias, so that the program is LIBLINEAR's. It promises no gap: its time is "
     "that of the first `max_iter` of 3, 10, 30, ... whose primal value is within 1e-4 of ours.",
+    "low_rank": "Nystroem's approximation with landmarks drawn at random, proofs included: the KKT gap is of the "
+    "machine on the factor, the other one bounds how far it is from the exact machine's optimum.",
     "scale": "Exact training with the rows on two local workers, against the estimator in one process.",
     "batch": "10 classes × 5 folds × 5 values of C = 250 fits. marginflow: kernel and solve seconds of "
     "`pipeline.run`. Peers: `GridSearchCV(OneVsRestClassifier(SVC()))` on the same folds, `refit=False`, scoring "

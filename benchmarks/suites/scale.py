@@ -1,7 +1,8 @@
 """Rows in shards on two workers against the estimator in one process, and the kernel stage on two workers against one.
 
 Both train the same rows with the same kernel, C and tol, each in processes of its own, after a small one that loads and
-compiles. Peak memory is that of each process: for shards the driver and both workers.
+compiles. Both have the same bytes for columns, those of the shards divided. Peak memory is that of each process: for
+shards the driver and both workers.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def config(source: Path, store: str, case: Case, **more: Any) -> dict[str, Any]:
     """Declare the run as a user would."""
     data = {"source": str(source)} | ({"scale": case.scale} if case.scale else {})
     machine = {"kernel": {"name": "rbf", "gamma": case.gamma}, "C": case.C, "solver": {"name": "smo", "tol": TOL}}
-    return {"name": "bench-scale", "data": data, "store": store, "cache": {"limit": f"{CACHE_MB}MB"}, **machine, **more}
+    limit = {"limit": f"{CACHE_MB // WORKERS}MB"}
+    return {"name": "bench-scale", "data": data, "store": store, "cache": limit, **machine, **more}
 
 
 @contextlib.contextmanager

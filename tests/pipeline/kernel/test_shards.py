@@ -169,3 +169,11 @@ def test_columns__of_a_shard_have_their_part_of_the_memory(exp):
     assert bytes_of(kind="local") == 1 << 28
     assert bytes_of(kind="local", memory="100MB") == 40_000_000
     assert bytes_of(kind="address", address="tcp://far:1", insecure=True) == 1 << 30
+
+
+def test_ask__goes_straight_to_a_worker_and_says_nothing_where_there_is_none(two_workers):
+    address = two_workers.addresses()[0]
+    assert two_workers.ask(abs, -2, address) == 2
+    assert two_workers.ask(abs, "a string", address) is None
+    assert two_workers.ask(abs, -2, "tls://127.0.0.1:1") is None
+    assert InlineWorkers().ask(abs, -2, "") is None
