@@ -218,16 +218,19 @@ class _Outputs:
         if self.exact is None:
             self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
             return
-        coef, unit = self.coef[self.support], self._errors(self.exact.unit, self.exact.summands(len(self.support)))
-        columns = functools.cache(lambda: self.exact.columns(self.support))
+        exact, coef, m = self.exact, self.coef[self.support], len(self.support)
+        if (unit := self._errors(exact.unit, exact.summands(m)))[self.support].max(initial=0.0) > needed:
+            exact = exact.in_float64
+            unit = self._errors(exact.unit, exact.summands(m))
+        columns = functools.cache(lambda: exact.columns(self.support))
         self._sharpen(
             needed,
-            lambda: self.exact.symmetric_product(self.support, coef, columns()),
-            lambda rows: self.exact.product(rows, columns(), coef),
+            lambda: exact.symmetric_product(self.support, coef, columns()),
+            lambda rows: exact.product(rows, columns(), coef),
             lambda rows, values: unit[rows],
         )
-        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed := self._resolution(resolution)):
-            finest = functools.partial(self.exact.finest, columns=self.support, coef=coef)
+        if exact.can_refine(m) and self._is_coarse(needed := self._resolution(resolution)):
+            finest = functools.partial(exact.finest, columns=self.support, coef=coef)
             self._sharpen(needed, functools.partial(finest, self.support), finest, self._finest_bound)
 
     @functools.cached_property
@@ -237,8 +240,7 @@ class _Outputs:
 
     def doubt_sums(self) -> None:
         """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""
-        missed = sum(self.sum_errors)
-        missed = min(missed, ROUNDED_SUM * self.length)  # more than that is no rounding: it is the infeasibility
+        missed = min(sum(self.sum_errors), ROUNDED_SUM * self.length)  # more is no rounding: it is the infeasibility
         self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
 
     def _finest_bound(self, rows: Floats, values: Floats) -> Floats:

@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 
-from svmcore import RBF, Points
+from svmcore import RBF, Points, classification
+from svmcore.certificate import evaluate
 from svmcore.errors import InvalidProblem
+from svmcore.kernels.exact import ExactKernel
 from svmcore.points import inner_products, prepared
 from svmcore.points.fine import refine
 from svmcore.points.lattice import encode
+from svmcore.solvers import Solver
+from svmcore.sources import ComputedColumns
 
 
 def near(n, p, levels, seed, corner=0.0):
@@ -77,3 +82,39 @@ def test_refined__does_not_meet_other_forms(monkeypatch):
     given_, fine = both(near(10, 6, 255, 0), monkeypatch)
     with pytest.raises(InvalidProblem, match="near a lattice"):
         RBF(0.5).block(given_, fine)
+
+
+@pytest.mark.parametrize("gamma", [0.02, 0.5])
+def test_in_float64__has_the_same_values_to_more_digits(monkeypatch, gamma):
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
+    X, rng = near(60, 48, 255, seed=3), np.random.default_rng(0)
+    byte_digits = ExactKernel(RBF(gamma), X)
+    finer, every, coef = byte_digits.in_float64, np.arange(len(X)), rng.normal(size=len(X))
+    assert byte_digits.prepared(every).is_fine
+    assert finer.prepared(every).form == "dense"
+    assert finer.unit.relative < 0.2 * byte_digits.unit.relative
+    truth = np.exp(-gamma * cdist(X.astype(np.longdouble), X.astype(np.longdouble), "sqeuclidean"))
+    for exact in (byte_digits, finer, byte_digits.take(every).in_float64):
+        values = exact.block(every, every)
+        assert (np.abs(values - truth) <= exact.unit.relative * truth + exact.unit.absolute + 1e-15).all()
+        np.testing.assert_allclose(exact.symmetric_product(every, coef), truth @ coef, atol=1e-9)
+    assert finer.in_float64 is finer
+
+
+def test_evaluate__a_bar_that_digits_leave_too_wide_is_made_of_float64(monkeypatch):
+    """At a C of 1e6 the digits of pixels leave more doubt than a millionth of the objective, and float64 does not."""
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
+    monkeypatch.setattr(ExactKernel, "can_refine", lambda self, m: False)  # as where there are many rows
+    X, rng = near(80, 32, 255, seed=5), np.random.default_rng(1)
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=80) > 0.5, 1.0, -1.0)
+    kernel, wide = RBF(0.5), 1e6
+    points = kernel.prepare_gram(X, np.float32)
+    source = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
+    qp = classification(source, y, wide)
+    beta = Solver.create("smo").solve(classification(source, y, 10.0)).beta
+    found = evaluate(qp, beta, resolution=2e-5).certificate
+    assert found.bar <= 1e-6 * max(abs(found.primal), abs(found.dual))
+    monkeypatch.setattr(ExactKernel, "in_float64", property(lambda self: self))
+    coarse = evaluate(qp, beta, resolution=2e-5).certificate
+    assert coarse.bar > 5.0 * found.bar
+    assert abs(coarse.primal - found.primal) <= coarse.bar
