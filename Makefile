@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 CONFIG ?= config/digits.yaml
-WORKERS ?= 3
+WORKERS ?= 2
 WORDS  := README.md CHANGELOG.md CONTRIBUTING.md Makefile docs config deploy svmcore pipeline flows benchmarks
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
