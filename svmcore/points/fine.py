@@ -130,18 +130,21 @@ def _digits(X, corner, k, step, first, second, high, low):  # type: ignore[no-un
 
 
 class LeftDigits(NamedTuple):
-    """Rows as the left side of products: k, m_1 and m_2."""
+    """Rows as the left side of products: k, m_1 and m_2; and k for a right side that has a sign of its own."""
 
     parts: tuple[LeftRows, ...]
+    plain: LeftRows
 
     @classmethod
     def of(cls, codes: FineCodes) -> "LeftDigits":
         """Arranged once for many tiles."""
-        return cls((left_rows(codes.coarse.bytes), *(left_rows(m, signed=True) for m in codes.digits)))
+        k = left_rows(codes.coarse.bytes)
+        digits = (left_rows(m, signed=True) for m in codes.digits)
+        return cls((k, *digits), k._replace(sums=np.zeros_like(k.sums)))  # digits have a sign: nothing to make up for
 
     def take(self, rows: slice) -> "LeftDigits":
         """Rows from a multiple of 8 on."""
-        return LeftDigits(tuple(part.take(rows) for part in self.parts))
+        return LeftDigits(tuple(part.take(rows) for part in self.parts), self.plain.take(rows))
 
 
 class RightDigits(NamedTuple):
@@ -164,11 +167,8 @@ class RightDigits(NamedTuple):
 def products_of(left: LeftDigits, right: RightDigits, scales: Any, memory: Any, out: Any) -> Any:
     """u_x'u_z (n, m) float64 into `out`; `memory` (int32) holds one table of byte products."""
     _set_scaled(byte_products(left.parts[0], right.parts[0], memory), scales[0], out)
-    plain = left.parts[0]._replace(
-        sums=np.zeros_like(left.parts[0].sums)
-    )  # a digit has its sign: nothing to make up for
     for digit in (1, 2):
-        G = byte_products(plain, right.parts[digit], memory)
+        G = byte_products(left.plain, right.parts[digit], memory)
         add_byte_products(left.parts[digit], right.plain, G)
         _add_scaled(G, scales[digit], out)
     return out
