@@ -7,7 +7,7 @@ sigmoid that has not seen them.
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask, bounds, target_of, training_counts
-from svmcore.model.left_out import told_without
+from svmcore.model.left_out import Told, told_without
 from svmcore.model.probability import fit_sigmoid
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
@@ -25,9 +25,9 @@ def sigmoid_of(task: ProblemTask, qp: SignedQP, beta: Floats, decision: Floats, 
     trained = np.flatnonzero((counts > 0) & (y != 0))
     rows = np.repeat(trained, counts[trained].astype(np.int64))
 
-    def folds() -> Floats:
+    def folds() -> Told:
         solver, rng = Solver.create(task.solver), np.random.default_rng(task.target)
         return held_out_decisions(task.built, qp.source, y, bounds(task), rows, np.ones(len(rows)), solver, rng)
 
-    found = told_without(qp, beta, decision, scale, rows, folds)
-    return [*fit_sigmoid(found, y[rows] > 0)]
+    found, told = told_without(qp, beta, decision, scale, rows, folds)
+    return [*fit_sigmoid(told, y[rows[found]] > 0)]

@@ -13,30 +13,35 @@ solution without p (Vapnik and Chapelle, "Bounds on error expectation for suppor
 
 with a column of E for each group. Rows that are no support vectors are told what they are told anyhow. So all rows cost
 one factorisation of the size of F, where folds cost as many solves as there are folds. Where few variables are free
-they cannot take over what others held, and folds are solved.
+they cannot take over what others held, and where many are the factor costs more than folds: folds are solved then.
+A part of F would not do. It makes S larger, by as much as no row is seen to lose, and sigmoids are far too flat.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import get_lapack_funcs
 
+from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 
-__all__ = ["left_out_change", "told_without"]
+__all__ = ["Told", "left_out_change", "told_without"]
+
+Told = tuple[Floats, Floats]  # some of the original rows, and the decision value of each
 
 FEWEST_FREE = 20  # of which the rule holds: with fewer, sigmoids were found that fall with the decision value
-MOST_FREE = 4096  # of the free variables that take over, the others staying where they are: half a second
-JITTER = 1e-7  # of the mean of K_ii: what float32 leaves of the smallest eigenvalues
+MOST_FREE = 1024  # with more, folds cost less
+JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-7}  # of the mean of K_ii, for eigenvalues near 0
+ALONE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-9}  # what rounding leaves of a difference that is 0
 COLUMNS = 256  # that are looked up at once
 
 
 def told_without(
-    qp: SignedQP, beta: Floats, decision: Floats, scale: float, inverse: Floats, folds: Callable[[], Floats]
-) -> Floats:
-    """Decision values (n,) of the original rows, each by a model that has not seen it.
+    qp: SignedQP, beta: Floats, decision: Floats, scale: float, inverse: Floats, folds: Callable[[], Told]
+) -> Told:
+    """Original rows and their decision values, each by a model that has not seen it.
 
     Parameters
     ----------
@@ -45,12 +50,12 @@ def told_without(
     inverse
         (n,) row of the program of each original row.
     folds
-        Gives these values where the rule does not hold.
+        Gives these where the rule does not hold, or costs more.
     """
-    if np.count_nonzero((beta > qp.lo) & (beta < qp.hi) & (beta != 0)) < FEWEST_FREE:
+    if not FEWEST_FREE <= np.count_nonzero((beta > qp.lo) & (beta < qp.hi) & (beta != 0)) <= MOST_FREE:
         return folds()
     share = 1.0 / np.maximum(1, np.bincount(inverse, minlength=qp.m))
-    return (decision + left_out_change(qp, beta, share) / scale)[inverse]
+    return np.arange(len(inverse)), (decision + left_out_change(qp, beta, share) / scale)[inverse]
 
 
 def left_out_change(qp: SignedQP, beta: Floats, share: Floats) -> Floats:
@@ -72,12 +77,13 @@ def left_out_change(qp: SignedQP, beta: Floats, share: Floats) -> Floats:
 
 def _spans(qp: SignedQP, support: Floats, free: Floats) -> Floats:
     """S_p^2 (len(support),)."""
-    inner, spans = np.flatnonzero(free)[:MOST_FREE], qp.diagonal[support].copy()
+    inner, spans = np.flatnonzero(free), qp.diagonal[support].copy()
     if not len(inner):
         return spans
     K = _values(qp, support[inner], support)
-    L = _factor(K[:, inner] + np.diag(qp.ridge[support[inner]]), JITTER * float(qp.diagonal.mean()))
-    members = (qp.codes[support][:, None] == np.arange(len(qp.groups.sums))).astype(np.float64)
+    ridge = qp.ridge[support[inner]].astype(K.dtype)
+    L = _factor(K[:, inner], ridge, K.dtype.type(JITTER[K.dtype] * qp.diagonal.mean()))
+    members = (qp.codes[support][:, None] == np.arange(len(qp.groups.sums))).astype(K.dtype)
     members = members[:, members[inner].any(axis=0)]  # a group with no free variable has no say
     outer = np.setdiff1d(np.arange(len(support)), inner)
     E = solve_triangular(L, members[inner], lower=True)
@@ -85,26 +91,28 @@ def _spans(qp: SignedQP, support: Floats, free: Floats) -> Floats:
     W = solve_triangular(L, K[:, outer], lower=True)
     missed = E.T @ W - members[outer].T
     spans[outer] -= (W**2).sum(axis=0) - (missed * np.linalg.solve(D, missed)).sum(axis=0)
-    inverse, _ = dtrtri(L, lower=1)
-    across = E.T @ inverse
-    diagonal = (inverse**2).sum(axis=0) - (across * np.linalg.solve(D, across)).sum(axis=0)
-    alone = diagonal <= 1e-9 * (inverse**2).sum(axis=0)  # nobody of its group can take over what it holds
-    spans[inner] = np.where(alone, spans[inner], 1.0 / np.where(alone, 1.0, diagonal) - qp.ridge[support[inner]])
+    inverse, _ = get_lapack_funcs("trtri", (L,))(L, lower=1)
+    across, whole = E.T @ inverse, np.einsum("ij,ij->j", inverse, inverse)
+    diagonal = whole - (across * np.linalg.solve(D, across)).sum(axis=0)
+    alone = diagonal <= ALONE[K.dtype] * whole  # nobody of its group can take over what it holds
+    spans[inner] = np.where(alone, spans[inner], 1.0 / np.where(alone, 1.0, diagonal) - ridge)
     return np.maximum(spans, 0.0)
 
 
 def _values(qp: SignedQP, rows: Floats, columns: Floats) -> Floats:
-    """K + shift (len(rows), len(columns)) in float64."""
-    out, step = np.empty((len(rows), len(columns))), min(COLUMNS, qp.source.capacity)
+    """K + shift (len(rows), len(columns)) as it is served."""
+    out, step = np.empty((len(rows), len(columns)), qp.source.dtype), min(COLUMNS, qp.source.capacity)
     for start in range(0, len(rows), step):
         matrix, at = qp.source.lookup(rows[start : start + step])
-        out[start : start + step] = matrix[at][:, columns]
-    return out + qp.shift
+        gather_square(matrix, at, columns, out[start : start + step])
+    return out + out.dtype.type(qp.shift)
 
 
-def _factor(A: Floats, jitter: float) -> Floats:
-    """L (n, n) with A + jitter I = LL', of a larger jitter where there is none."""
+def _factor(A: Floats, ridge: Floats, jitter: float) -> Floats:
+    """L (n, n) with A + diag(ridge) + jitter I = LL', of a larger jitter where there is none."""
+    shifted = A.copy()
+    shifted.flat[:: len(A) + 1] += ridge + jitter
     try:
-        return np.asarray(cholesky(A + jitter * np.eye(len(A)), lower=True))
+        return np.asarray(cholesky(shifted, lower=True, overwrite_a=True, check_finite=False))
     except LinAlgError:
-        return _factor(A, 100.0 * jitter)
+        return _factor(A, ridge, 100.0 * jitter)

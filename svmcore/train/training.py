@@ -16,7 +16,7 @@ from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Part, Target, model_of, targets
-from svmcore.model.left_out import told_without
+from svmcore.model.left_out import Told, told_without
 from svmcore.model.probability import fit_sigmoid
 from svmcore.monitor import Monitor
 from svmcore.points import Floats, Rows
@@ -234,7 +234,7 @@ class Work:
         return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
 
     def _held_out(self, k: int, qp: SignedQP, solution: Solution, rows: Floats) -> tuple[Floats, Floats]:
-        """(decision values by models that have not seen them, whether positive) of the original rows of the problem."""
+        """(decision values by models that have not seen them, whether positive) of original rows of the problem."""
         place = np.full(len(self.C), -1)
         place[rows] = np.arange(len(rows))
         inverse = place[self.distinct.merged.inverse]
@@ -242,13 +242,14 @@ class Work:
         inverse, y = inverse[members], self.goals[k].y[rows]
         weights, rng = self.distinct.weights[members], np.random.default_rng([self.recipe.seed or 0, k])
 
-        def folds() -> Floats:
+        def folds() -> Told:
             of = self.tasks[k], qp.source, y, self.C[rows]
             return held_out_decisions(*of, inverse, weights, self.solver(k), rng)
 
         scale = self.answers[k].scale
         told = qp, solution.beta, solution.decision / scale, scale, inverse
-        return (told_without(*told, folds) if self.recipe.left_out else folds()), y[inverse] > 0
+        found, decision = told_without(*told, folds) if self.recipe.left_out else folds()
+        return decision, y[inverse[found]] > 0
 
     def source_of(self, k: int) -> Source:
         """K of the rows of problem `k`; those of a pair of classes are two slices."""
