@@ -14,6 +14,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 BESIDE = {
     "search": "GridSearchCV",
     "predict": "labels of many rows",
+    "probabilities": "what probabilities cost",
     "machines": "SVR, NuSVC, one class",
     "low_rank": "machines of low rank",
     "scale": "shards on two workers against one process",

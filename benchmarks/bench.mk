@@ -4,6 +4,7 @@
 #   make bench-search DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=2000]
 #   make bench-predict DATA=PATH [ONLY=marginflow,scikit-learn-intelex] [ROWS=10000]
 #   make bench-machines DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=5000]
+#   make bench-probabilities DATA=PATH [ONLY=marginflow] [ROWS=3000]
 #   make bench-scale DATA=PATH [ONLY=mnist-60000-shards,generated-500000-shards,kernel-stage] [ROWS=8000]
 #   make bench-low-rank DATA=PATH [ONLY=generated-1m-rank-500] [ROWS=8000]
 #   make bench-truth [MINUTES=60] [ONLY=linear,phoneme] [JOBS=2] [RESUME=1] [REUSE_PEER=1] [BASELINE=1]
@@ -15,7 +16,7 @@ BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-low-rank bench-scale bench-truth bench-truth-libsvm bench-report
+.PHONY: bench bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-scale bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -40,6 +41,9 @@ bench-predict: .env-bench/ready
 
 bench-machines: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks machines $(BENCH_RUN)
+
+bench-probabilities: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks probabilities $(BENCH_RUN)
 
 bench-scale: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks scale $(BENCH_RUN)

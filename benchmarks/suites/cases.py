@@ -78,7 +78,9 @@ def _libsvm(path: Path, p: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]
     return X.toarray(), np.unique(y, return_inverse=True)[1]
 
 
-def _with_test_file(name: str, p: int, suffix: str = ".bz2") -> Callable[[Path], Table]:
+def with_test_file(name: str, p: int, suffix: str = ".bz2") -> Callable[[Path], Table]:
+    """Read a table and its test table, two LIBSVM files of `p` features."""
+
     def read(data: Path) -> Table:
         return Table(*_libsvm(data / f"{name}{suffix}", p), *_libsvm(data / f"{name}.t.bz2", p))
 
@@ -137,9 +139,9 @@ def parity(n: int, cache_mb: int = 6000) -> Case:
 SINGLE = {
     case.name: case
     for case in (
-        Case("a9a", "a9a", 32, 2**-7, _with_test_file("a9a", 123)),
+        Case("a9a", "a9a", 32, 2**-7, with_test_file("a9a", 123)),
         Case("w8a", "w8a", 16, 2**-5, _w8a),
-        Case("ijcnn1", "ijcnn1", 32, 2, _with_test_file("ijcnn1", 22)),
+        Case("ijcnn1", "ijcnn1", 32, 2, with_test_file("ijcnn1", 22)),
         Case("cod-rna", "cod-rna, standardised", 32, 0.5, _cod_rna),
         parity(20_000),
         Case("connect-4", "connect-4, class 2, 30,000", 10, 0.05, _connect_4),

@@ -16,6 +16,8 @@ from svmcore.train.chains import held_out_decisions
 
 __all__ = ["sigmoid_of"]
 
+GAP = 0.03  # of the margin that folds are solved to: who verifies has K in other digits, and finds the same sigmoid
+
 
 def sigmoid_of(task: ProblemTask, qp: SignedQP, beta: Floats, decision: Floats, scale: float) -> list[float] | None:
     """[A, B] for the decision values (m,) of a model that divides by `scale`; None where nobody asked for it."""
@@ -27,7 +29,8 @@ def sigmoid_of(task: ProblemTask, qp: SignedQP, beta: Floats, decision: Floats, 
 
     def folds() -> Told:
         solver, rng = Solver.create(task.solver), np.random.default_rng(task.target)
-        return held_out_decisions(task.built, qp.source, y, bounds(task), rows, np.ones(len(rows)), solver, rng)
+        of = task.built, qp.source, y, bounds(task), rows, np.ones(len(rows))
+        return held_out_decisions(*of, solver, rng, GAP)
 
     found, told = told_without(qp, beta, decision, scale, rows, folds)
     return [*fit_sigmoid(told, y[rows[found]] > 0)]

@@ -43,6 +43,7 @@ from svmcore.certificate import evaluate
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.model.left_out import rule_holds
 from svmcore.model.probability import sigmoid
 from svmcore.points import Floats
 from svmcore.solution import Status
@@ -56,6 +57,7 @@ __all__ = ["verify"]
 
 COLUMN_BYTES = 2 << 30
 OF_A_RUN = ("data", "kernel_id", "warm", "approximation")  # how an answer was come by: of the model nothing follows
+FOLDS_DIFFER = 0.005  # of a probability: 0.0015 was met between K in float32 and columns in float64
 INDEPENDENT = 1e-15  # of stored landmarks all are kept
 
 
@@ -154,7 +156,9 @@ def _recompute(
     for k, (claim, bias, found, fitted) in enumerate(_found(stored, dataset, tasks, progress)):
         differences += differences_of(claim, bias, found)
         stated = None if stored.model.sigmoids is None else stored.model.sigmoids[k].tolist()
-        differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted, exp.tol)
+        told = isinstance(found, LowRankFound) or rule_holds(found.qp, found.beta)
+        slack = exp.tol if told else max(exp.tol, FOLDS_DIFFER)
+        differences += _sigmoid_difference(f"sigmoid of {claim['label']}", stated, fitted, slack)
         if isinstance(found, LowRankFound):
             differences += bound_differences(claim, found)
         entries.append({"label": claim["label"]} | found.record)
@@ -258,7 +262,7 @@ def _sigmoid_difference(
 ) -> list[Difference]:
     """Sigmoids whose probabilities are apart by more than `tol` somewhere between the margins.
 
-    Decision values that are told by one solution are the same to 1e-7; those of folds are solved to `tol` anew.
+    Decision values that are told by one solution are the same to 1e-5; folds are solved roughly, and anew.
     """
     if stated is None or fitted is None:
         return [] if stated is fitted else [Difference(part, stated, fitted)]

@@ -148,9 +148,10 @@ class SVC(Classifier):
     multi_class
         "ovo", one problem for each pair of classes, or "ovr", one for each class against the rest.
     calibration
-        "folds" fits Platt's sigmoid to each problem's decision values of rows that were held out in one of five folds,
-        which share the kernel matrix; "folds-isotonic" fits a growing step function. "left-out" fits the sigmoid to
-        what each row is told without it, by the span rule (`svmcore.model.left_out`): as good, for a tenth of the time.
+        "folds" fits Platt's sigmoid to each problem's decision values of rows that were held out in folds, five of a
+        small problem and halves of others, which share the kernel matrix and are solved roughly; "folds-isotonic" fits
+        a growing step function. "left-out" fits the sigmoid to what each row is told without it, by the span rule
+        (`svmcore.model.left_out`), where that costs less than folds.
         `predict_proba` is there then. `random_state` draws the folds.
     time_limit
         Seconds for all problems together; the model at the end of them is usable and certified.

@@ -186,7 +186,7 @@ class FittedClassifier(Fitted):
 
     @available_if(_has_probability)
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities (n, n_classes) of rows `X` (n, p), from decision values of five folds, coupled over pairs."""
+        """Probabilities (n, n_classes) of rows `X` (n, p), from held-out decision values, coupled over pairs."""
         X = self._rows(X)
         if self._probA.size == 0:
             raise NotFittedError("predict_proba is not available when fitted with probability=False")

@@ -27,7 +27,7 @@ from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 
-__all__ = ["Told", "left_out_change", "told_without"]
+__all__ = ["Told", "left_out_change", "rule_holds", "told_without"]
 
 Told = tuple[Floats, Floats]  # some of the original rows, and the decision value of each
 
@@ -52,10 +52,16 @@ def told_without(
     folds
         Gives these where the rule does not hold, or costs more.
     """
-    if not FEWEST_FREE <= np.count_nonzero((beta > qp.lo) & (beta < qp.hi) & (beta != 0)) <= MOST_FREE:
+    if not rule_holds(qp, beta):
         return folds()
     share = 1.0 / np.maximum(1, np.bincount(inverse, minlength=qp.m))
     return np.arange(len(inverse)), (decision + left_out_change(qp, beta, share) / scale)[inverse]
+
+
+def rule_holds(qp: SignedQP, beta: Floats) -> bool:
+    """Whether so many of the variables `beta` (m,) are free that the rule is right, and so few that it is cheap."""
+    free = int(np.count_nonzero((beta > qp.lo) & (beta < qp.hi) & (beta != 0)))
+    return FEWEST_FREE <= free <= MOST_FREE
 
 
 def left_out_change(qp: SignedQP, beta: Floats, share: Floats) -> Floats:

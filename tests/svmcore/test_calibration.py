@@ -10,8 +10,15 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
+from svmcore import tasks
 from svmcore.estimator import SVC, GridSearchCV, NuSVC
 from svmcore.export import to_onnx
+from svmcore.model.left_out import MOST_FREE
+from svmcore.model.probability import fit_sigmoid, sigmoid
+from svmcore.solvers import SMO
+from svmcore.sources import ResidentGram
+from svmcore.train.chains import held_out as held_out_module
+from svmcore.train.chains import held_out_decisions
 
 
 def data(k, n=400, seed=0):
@@ -117,6 +124,51 @@ def test_log_loss_on_digits__is_within_one_percent_of_scikit_learns():
     ours = SVC(gamma=0.001, calibration="folds", random_state=0, multi_class="ovr").fit(X, y)
     peer = CalibratedClassifierCV(svm.SVC(gamma=0.001), ensemble=False).fit(X, y)
     assert log_loss(y_test, ours.predict_proba(X_test)) <= 1.01 * log_loss(y_test, peer.predict_proba(X_test))
+
+
+@pytest.mark.parametrize("calibration", ["folds", "left-out"])
+def test_log_loss_of_noisy_labels__is_within_one_percent_of_scikit_learns(calibration):
+    """Nothing but decision values of rows that were held out will do: the fit's own are far too sure."""
+    X, y = make_classification(5000, 10, n_informative=8, n_redundant=0, flip_y=0.15, random_state=1)
+    X, X_test, y, y_test = X[:2500], X[2500:], y[:2500], y[2500:]
+    model = SVC(C=10, gamma=0.1, calibration=calibration, random_state=0).fit(X, y)
+    size = np.abs(model.dual_coef_)
+    assert ((size < 10) & (size > 0)).sum() > MOST_FREE
+    peer = CalibratedClassifierCV(svm.SVC(C=10, gamma=0.1), ensemble=False).fit(X, y)
+    theirs = log_loss(y_test, peer.predict_proba(X_test))
+    assert log_loss(y_test, model.predict_proba(X_test)) <= 1.01 * theirs
+    seen = log_loss(y_test, sigmoid(model.decision_function(X_test), *fit_sigmoid(model.decision_function(X), y > 0)))
+    assert seen > 1.3 * theirs
+
+
+def held_out(n, n_positive):
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(n) < n_positive, 1.0, -1.0)
+    X = rng.normal(size=(n, 2)) + 1.5 * y[:, None]
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
+    of = np.ones(n), np.arange(n), np.ones(n)
+    return held_out_decisions(tasks.SVC(), ResidentGram(K), y, *of, SMO(), np.random.default_rng(1)), y, K
+
+
+@pytest.mark.parametrize(("n", "models"), [(300, 5), (1200, 2)])
+def test_held_out_decisions__are_of_all_rows_near_those_of_proved_models_without_them(n, models):
+    (rows, told), y, K = held_out(n, n // 3)
+    np.testing.assert_array_equal(rows, np.arange(n))
+    for held in np.array_split(np.random.default_rng(1).permutation(n), models):
+        part = np.setdiff1d(np.arange(n), held)
+        peer = svm.SVC(kernel="precomputed", tol=1e-6).fit(K[np.ix_(part, part)], y[part])
+        exact = peer.decision_function(K[np.ix_(held, part)])
+        assert np.abs(told[held] - exact).mean() < 0.1  # a third of the margin is the KKT gap
+        assert np.corrcoef(told[held], exact)[0, 1] > 0.99
+
+
+def test_held_out_decisions__end_with_the_fold_that_has_enough_rows_of_both_classes(monkeypatch):
+    monkeypatch.setattr(held_out_module, "ENOUGH", 150)
+    (rows, told), y, _ = held_out(1200, 400)
+    assert len(rows) == len(told) == 600
+    assert ((told > 0) == (y[rows] > 0)).mean() > 0.95
+    (rows, _), *_ = held_out(1200, 200)
+    assert len(rows) == 1200
 
 
 @pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])

@@ -26,12 +26,13 @@ def held_out_decisions(
     weights: Floats,
     solver: Solver,
     rng: np.random.Generator,
+    gap: float = ROUGH,
 ) -> tuple[Floats, Floats]:
     """Original rows of a classifier, ascending, and their decision values, each by a model that has not seen it.
 
     Original row t is row `inverse[t]` of the source, with the share `weights[t]` of its C (m,): a fold is a smaller C.
     All rows are held out, or those of the first folds where there are enough. A model of a fold has no proof: it is
-    solved to a gap of a third of the margin, but for machines that have no margin of a known size.
+    solved to a KKT gap that is a part `gap` of the margin, or to `solver.tol` where no margin is known beforehand.
     Each solve starts from nothing: where all variables end at their bounds the bias is an interval, and a start from
     the solution of all rows leaves it at one of its ends, another one in each fold.
     A training part of one class alone gives its sign, an empty one 0, as in LIBSVM.
@@ -46,19 +47,19 @@ def held_out_decisions(
         part = np.bincount(inverse[left], weights=weights[left], minlength=len(y))
         with np.errstate(invalid="ignore"):  # an infinite C times 0
             costs = np.where(part > 0, C * (part / whole), 0.0)
-        told[held] = _without(task, source, y, costs, solver)[inverse[held]]
+        told[held] = _without(task, source, y, costs, solver, gap)[inverse[held]]
         found = np.flatnonzero(~np.isnan(told))
         if min(positive[found].sum(), (~positive[found]).sum()) >= ENOUGH:
             break
     return found, told[found]
 
 
-def _without(task: Task, source: Source, y: Floats, costs: Floats, solver: Solver) -> Floats:
+def _without(task: Task, source: Source, y: Floats, costs: Floats, solver: Solver, gap: float) -> Floats:
     """Decision values (m,) of the machine, or the nearest that is feasible, for targets and costs (m,)."""
     signs = np.unique(np.sign(y[costs > 0]))
     if len(signs) < 2:
         return np.full(len(y), signs.sum())
     qp = task.nearest(y, costs).program(source, y, costs)
-    rough = dataclasses.replace(solver, tol=max(solver.tol, ROUGH * 0.5 * float(np.ptp(qp.p))))
+    rough = dataclasses.replace(solver, tol=max(solver.tol, gap * 0.5 * float(np.ptp(qp.p))))
     solution = rough.estimate(qp)
     return np.asarray(solution.decision / task.answer(qp, solution).scale)
