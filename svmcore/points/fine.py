@@ -5,10 +5,13 @@ of two bytes, and
 
 .. math::  u_x'u_z = h^2 k_x'k_z + h h_1 (k_x'm_{1z} + m_{1x}'k_z) + h h_2 (k_x'm_{2z} + m_{2x}'k_z) + O(r^2)
 
-with r the largest residue: five exact products of bytes, three times faster than one of float64.
+with r the longest residue: five exact products of bytes, three times faster than one of float64. Squared norms are made
+in the same way, so that distances are those of the rows with both digits but for O(r^2): what cannot be written moves
+each row by its own length alone.
 """
 
 import dataclasses
+import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +28,7 @@ from svmcore.points.byte_products import (
     right_rows,
 )
 from svmcore.points.lattice import Codes
-from svmcore.runtime.compiled import njit
+from svmcore.runtime.compiled import njit, njit_sums
 from svmcore.runtime.threads import split_range
 
 __all__ = [
@@ -40,6 +43,8 @@ __all__ = [
 FINE_FEATURES = MOST_FEATURES // 2  # sums over twice as many bytes fit an int32
 ZERO = 128  # the byte that stands for a digit of 0
 MOST = 127.0  # the largest digit
+LEFT_OVER = 1e-3  # of a step: what rounding may take a digit too far
+MORE = 1.0001  # for rounding in sums of squares
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,16 +59,16 @@ class FineCodes:
         m_1 + 128 and m_2 + 128, (n, width) uint8 each.
     steps
         h_1, h_2.
-    deviation
-        The largest abs(x - c - h k - h_1 m_1 - h_2 m_2), rounding included.
+    distance
+        The largest ||x - c - h k - h_1 m_1 - h_2 m_2|| of a row, rounding included.
     residue
-        r, the largest abs(x - c - h k).
+        r, the largest ||x - c - h k|| of a row.
     """
 
     coarse: Codes
     digits: tuple[Any, Any]
     steps: tuple[float, float]
-    deviation: float
+    distance: float
     residue: float
 
     @property
@@ -79,7 +84,14 @@ class FineCodes:
     @property
     def dropped(self) -> float:
         """Bound of the products of two residues, which are left out."""
-        return self.coarse.n_features * self.residue**2
+        return self.residue**2
+
+    @property
+    def loosest(self) -> "FineCodes":
+        """The same, as far from the rows as digits of any row of this lattice can be."""
+        most = math.sqrt(self.coarse.n_features)
+        distance = self.distance + most * (0.5 + LEFT_OVER) * self.steps[1]
+        return dataclasses.replace(self, distance=distance, residue=max(self.residue, most * self.coarse.deviation))
 
     @cached_property
     def left(self) -> "LeftDigits":
@@ -96,37 +108,61 @@ class FineCodes:
         return dataclasses.replace(self, coarse=self.coarse[rows], digits=(first[rows], second[rows]))
 
 
-def refine(X: Any, corner: Any, codes: Codes) -> FineCodes:
-    """Both digits of what dense rows `X` (n, p) differ from their `codes` about `corner` (p,) by.
+def refine(X: Any, corner: Any, codes: Codes) -> tuple[FineCodes, Any]:
+    """Both digits of what dense rows `X` (n, p) differ from their `codes` about `corner` (p,) by; squared norms (n,).
 
     >>> X = np.array([[0.0, 1.0 + 1e-9], [3.0, 2.0]])
-    >>> fine = refine(X, np.zeros(2), Codes(np.array([[0, 1, 0, 0], [3, 2, 0, 0]], np.uint8), 2, 1.0, 1e-8))
-    >>> fine.deviation < 1e-12
-    True
+    >>> fine, norm2 = refine(X, np.zeros(2), Codes(np.array([[0, 1, 0, 0], [3, 2, 0, 0]], np.uint8), 2, 1.0, 1e-8))
+    >>> fine.distance < 1e-12, norm2
+    (True, array([ 1., 13.]))
     """
     far = codes.deviation
     first, second = far / MOST, far / MOST / (2 * MOST)
     high, low = np.empty(codes.bytes.shape, np.uint8), np.empty(codes.bytes.shape, np.uint8)
+    norm2, left = np.empty(len(X)), np.empty((len(X), 2))
+    scales = codes.step * codes.step, codes.step * first, codes.step * second
 
     def part(lo: int, hi: int) -> None:
         some = slice(lo, hi)
-        _digits(X[some], corner, codes.bytes[some], codes.step, first, second, high[some], low[some])
+        k, both = codes.bytes[some], (high[some], low[some])
+        _digits(X[some], corner, k, codes.step, first, second, *both, left[some])
+        _norms(k, *both, scales, norm2[some])
 
     split_range(len(X), part, least=1024)
     rounding = 4 * 2.0**-53 * (codes.step * 255 + float(np.abs(corner).max(initial=0.0)))
-    return FineCodes(codes, (high, low), (first, second), 0.5 * second + rounding, far)
+    longest = np.sqrt(left.max(axis=0, initial=0.0)) * MORE + rounding * np.sqrt(codes.n_features)
+    return FineCodes(codes, (high, low), (first, second), float(longest[1]), float(longest[0])), norm2
+
+
+@njit_sums
+def _digits(X, corner, k, step, first, second, high, low, left):  # type: ignore[no-untyped-def]
+    """Write the digits + 128 of X - corner - step k, and of zeros up to the width; squared lengths before and after."""
+    high[:], low[:] = ZERO, ZERO
+    for i in range(X.shape[0]):
+        before, after = 0.0, 0.0
+        for f in range(X.shape[1]):
+            r = (np.float64(X[i, f]) - corner[f]) - step * k[i, f]
+            m = np.rint(r / first)
+            s = r - m * first
+            high[i, f] = np.uint8(np.int64(m) + ZERO)
+            m = np.rint(s / second)
+            low[i, f] = np.uint8(np.int64(m) + ZERO)
+            before += r * r
+            after += (s - m * second) * (s - m * second)
+        left[i, 0], left[i, 1] = before, after
 
 
 @njit
-def _digits(X, corner, k, step, first, second, high, low):  # type: ignore[no-untyped-def]
-    """Write the digits + 128 of X - corner - step k, and of zeros up to the width."""
-    high[:], low[:] = ZERO, ZERO
-    for i in range(X.shape[0]):
-        for f in range(X.shape[1]):
-            left = (np.float64(X[i, f]) - corner[f]) - step * k[i, f]
-            m = np.rint(left / first)
-            high[i, f] = np.uint8(np.int64(m) + ZERO)
-            low[i, f] = np.uint8(np.int64(np.rint((left - m * first) / second)) + ZERO)
+def _norms(k, high, low, scales, norm2):  # type: ignore[no-untyped-def]
+    """The product of each row with itself, summed as `products_of` does."""
+    for i in range(k.shape[0]):
+        a, b, c = np.int32(0), np.int32(0), np.int32(0)
+        for f in range(k.shape[1]):
+            x = np.int32(k[i, f])
+            a += x * x
+            b += x * (np.int32(high[i, f]) - ZERO)
+            c += x * (np.int32(low[i, f]) - ZERO)
+        norm2[i] = scales[0] * a + scales[1] * (2.0 * b) + scales[2] * (2.0 * c)
 
 
 class LeftDigits(NamedTuple):

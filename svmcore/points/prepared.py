@@ -130,7 +130,8 @@ class Points:
         X = _as_dense(X)
         if given.n_features > FINE_FEATURES:
             return cls._prepare_dense(X, given.centre, np.float64)
-        return cls(refine(X, given.centre, given.values), moments_of(X, given.centre), given.centre)
+        values, norm2 = refine(X, given.centre, given.values)
+        return cls(values, moments_of(X, given.centre)._replace(norm2=norm2), given.centre)
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
