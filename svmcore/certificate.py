@@ -29,7 +29,7 @@ from svmcore.qp import SignedQP, exact_sum
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.sources.base import matvec_compensated
 
-__all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]
+__all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate", "free_multipliers"]
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
@@ -127,9 +127,8 @@ def evaluate(
     outputs.sharpen(resolution)
     outputs.doubt_sums()
     score = outputs.scores
-    groups = range(len(qp.groups.sums))
-    best = np.array([best_multiplier(qp, outputs.values, g) for g in groups])
-    multipliers = np.array([_multiplier(qp, beta, score, g) for g in groups])
+    best = np.array([best_multiplier(qp, outputs.values, g) for g in range(len(qp.groups.sums))])
+    multipliers = free_multipliers(qp, beta, score)
     gap, uncertainty = _gap(qp, beta, outputs, score)
     norm2 = float(outputs.coef @ outputs.values)
     dual = _dual(qp, beta, norm2)
@@ -256,7 +255,7 @@ class _Outputs:
     def _resolution(self, of_gap: float) -> float:
         """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
         qp, score, norm2 = self.qp, self.scores, float(self.coef @ self.values)
-        multipliers = np.array([_multiplier(qp, self.beta, score, g) for g in range(len(qp.groups.sums))])
+        multipliers = free_multipliers(qp, self.beta, score)
         value = max(abs(_dual(qp, self.beta, norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
         residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
@@ -362,6 +361,11 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
             ends.append(float(max(m, -least) if anchored else m - least))
         gap, most = max(gap, ends[0]), max(most, ends[1])  # errors can widen it by no less than they can narrow it
     return gap, most - gap
+
+
+def free_multipliers(qp: SignedQP, beta: Floats, score: Floats) -> Floats:
+    """Multipliers (k,) of the groups that the scores (m,) of the free variables tell; see `_multiplier`."""
+    return np.array([_multiplier(qp, beta, score, g) for g in range(len(qp.groups.sums))])
 
 
 def _multiplier(qp: SignedQP, beta: Floats, score: Floats, g: int) -> float:
