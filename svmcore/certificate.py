@@ -227,11 +227,16 @@ class _Outputs:
         """From values in float64, whose bound is that of the very rows that are met."""
         exact, coef, terms = self.exact, self.coef[self.support], self.exact.summands(len(self.support))
         columns = exact.columns(self.support)
+        short = exact.shorter(columns)
+        enough = self._errors(exact.rounding(short), terms)[self.support].max(initial=0.0) <= needed
+        columns = short if enough else columns
         for rows in self._wanted(needed):
-            is_support = rows is self.support
-            P = columns if is_support else exact.prepared(rows)
+            if rows is self.support:
+                P, values = columns, exact.symmetric_product(rows, coef, columns)
+            else:
+                P = exact.shorter(exact.prepared(rows)) if enough else exact.prepared(rows)
+                values = exact.product(P, columns, coef)
             bound = self._errors(exact.rounding(P, columns), terms)
-            values = exact.symmetric_product(rows, coef, columns) if is_support else exact.product(P, columns, coef)
             self._replace(rows, values, lambda _, bound=bound: bound)  # type: ignore[misc]
 
     @functools.cached_property

@@ -96,6 +96,10 @@ class ExactKernel:
             return Points.refined(self.X[idx], self._given.take(idx))
         return self._as_float64(self.X[idx])
 
+    def shorter(self, rows: Points) -> Points:
+        """Prepared rows with fewer digits, where these are enough: `rounding` tells."""
+        return rows.shorter
+
     def columns(self, idx: Any) -> Points:
         """Rows `idx`, ready to be given to `block`, `product` and `symmetric_product` as their columns."""
         if isinstance(idx, Points):

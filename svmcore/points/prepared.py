@@ -130,8 +130,16 @@ class Points:
         X = _as_dense(X)
         if given.n_features > FINE_FEATURES:
             return cls._prepare_dense(X, given.centre, np.float64)
-        values, norm2 = refine(X, given.centre, given.values)
-        return cls(values, moments_of(X, given.centre)._replace(norm2=norm2), given.centre)
+        values = refine(X, given.centre, given.values)
+        return cls(values, moments_of(X, given.centre)._replace(norm2=values.norm2), given.centre)
+
+    @property
+    def shorter(self) -> "Points":
+        """The same rows with a digit less, where they are near a lattice."""
+        if not self.is_fine:
+            return self
+        values = self.values.shorter
+        return dataclasses.replace(self, values=values, moments=self.moments._replace(norm2=values.norm2))
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":

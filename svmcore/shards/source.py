@@ -170,7 +170,7 @@ class _ShardedExact:
         """The numbers themselves: shards have met the rows."""
         return numbers
 
-    prepared = columns
+    prepared = shorter = columns
 
     def product(self, rows: Floats, columns: Floats, coef: Floats) -> Floats:
         """Sum_j coef_j k(x_i, x_j) over `columns`, (len(rows),)."""

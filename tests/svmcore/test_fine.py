@@ -44,7 +44,7 @@ def test_refine__two_digits_are_within_the_deviation(levels, p, seed, corner):
     if found is None or found[1].exact:
         return
     origin, codes = found
-    fine, norm2 = refine(X, origin, codes)
+    fine = refine(X, origin, codes)
     first, second = (digit[:, :p].astype(np.longdouble) - 128 for digit in fine.digits)
     h1, h2 = (np.longdouble(step) for step in fine.steps)
     rows = np.longdouble(codes.step) * codes.bytes[:, :p] + h1 * first + h2 * second
@@ -52,20 +52,22 @@ def test_refine__two_digits_are_within_the_deviation(levels, p, seed, corner):
     assert missed <= fine.distance <= fine.loosest.distance
     assert fine.distance < 1e-4 * np.sqrt(p) * codes.deviation + 1e-14
     residue = X.astype(np.longdouble) - origin - np.longdouble(codes.step) * codes.bytes[:, :p]
-    assert np.sqrt((residue**2).sum(axis=1)).max() <= fine.residue <= fine.loosest.residue
-    assert np.abs(norm2 - (rows**2).sum(axis=1)).max() <= fine.dropped + 1e-15 * norm2.max()
+    assert np.sqrt((residue**2).sum(axis=1)).max() <= fine.distances[0] <= fine.loosest.distances[0]
+    assert np.abs(fine.norm2 - (rows**2).sum(axis=1)).max() <= fine.dropped + 1e-15 * fine.norm2.max()
 
 
 @pytest.mark.parametrize("n", [3, 7, 8, 49, 130])
-def test_inner_products__of_rows_near_a_lattice_are_right_in_float64(n, monkeypatch):
+@pytest.mark.parametrize("digits", [1, 2])
+def test_inner_products__of_rows_near_a_lattice_are_right_to_their_digits(n, digits, monkeypatch):
     X = near(n, 70, 255, n)
     _, fine = both(X, monkeypatch)
+    fine = fine if digits == 2 else fine.shorter
     assert fine.form == "near a lattice"
     assert fine.dtype == np.float64
     u = X.astype(np.longdouble) - fine.centre
     G = inner_products(fine.rows(0, n), fine)
     bound = fine.values.dropped + 2 * fine.values.distance * float(np.sqrt((u**2).sum(axis=1)).max()) + 1e-13
-    assert np.abs(G - (u[:n] @ u.T).astype(float)).max() <= bound < 1e-9
+    assert np.abs(G - (u[:n] @ u.T).astype(float)).max() <= bound < (1e-6, 1e-9)[digits - 1]
     assert np.abs(fine.moments.norm2 - (u**2).sum(axis=1).astype(float)).max() <= bound
 
 
@@ -95,6 +97,8 @@ def test_exact_kernel__values_of_digits_are_within_the_bounds_of_their_rows_and_
     rows = exact.prepared(every)
     assert rows.is_fine
     truth = np.exp(-gamma * cdist(X.astype(np.longdouble), X.astype(np.longdouble), "sqeuclidean"))
+    short = exact.rounding(rows.shorter)
+    assert 1e-12 < np.abs(exact.block(rows.shorter, rows.shorter) - truth).max() <= short.within(1.0) < 1e-8
     missed, own, all_rows = np.abs(exact.block(every, every) - truth), exact.rounding(rows), exact.unit
     assert (missed <= own.relative * truth + own.absolute).all()
     assert own.within(1.0) <= all_rows.within(1.0) < 1e-11
