@@ -69,21 +69,16 @@ def give_back() -> None:
         each.kept = None
 
 
-def gather_known(matrix: Floats, rows: Floats, columns: Floats, known: Known, places: Floats, out: Floats) -> None:
-    """out[r, c] = matrix[rows[r], columns[c]] + shift, from the square that is `known` where it has the pair."""
-    order = np.argsort(columns)  # a row is read from left to right, as in `gather_square`
-    _gather(matrix, rows, columns[order], order, matrix.dtype.type(known.shift), known.square, places, out)
-
-
 @njit
-def _gather(matrix, rows, columns, order, shift, square, places, out):  # type: ignore[no-untyped-def]
+def gather_known(matrix, rows, columns, shift, square, places, out):  # type: ignore[no-untyped-def]
+    """out[r, c] = matrix[rows[r], columns[c]] + shift, from `square` where it has the pair."""
     known = places[columns]
     for r in range(len(rows)):
         source, target, place = matrix[rows[r]], out[r], places[rows[r]]
         if place < 0:
             for c in range(len(columns)):
-                target[order[c]] = source[columns[c]] + shift
+                target[c] = source[columns[c]] + shift
             continue
         near = square[place]
         for c in range(len(columns)):
-            target[order[c]] = near[known[c]] if known[c] >= 0 else source[columns[c]] + shift
+            target[c] = near[known[c]] if known[c] >= 0 else source[columns[c]] + shift

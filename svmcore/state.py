@@ -193,7 +193,8 @@ class MemoryState(WorkingSetState):
                 if qp.shift:
                     out[part] += qp.shift
             else:
-                gather_known(matrix, rows, columns, self._known, self._known_places, out[part])
+                shift = matrix.dtype.type(self._known.shift)
+                gather_known(matrix, rows, columns, shift, self._known.square, self._known_places, out[part])
 
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""

@@ -93,7 +93,7 @@ class ExactKernel:
         if isinstance(self.kernel, Precomputed):
             return self.kernel.prepare(self.X[idx])
         if self._given.on_lattice:
-            return Points.refined(self.X[idx], self._given.take(idx))
+            return Points.refined(self.X, idx, self._given.take(idx))
         return self._as_float64(self.X[idx])
 
     def shorter(self, rows: Points) -> Points:

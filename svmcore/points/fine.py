@@ -123,40 +123,42 @@ class FineCodes:
         return dataclasses.replace(self, coarse=self.coarse[rows], digits=digits, norms=self.norms[rows])
 
 
-def refine(X: Any, corner: Any, codes: Codes) -> FineCodes:
-    """Both digits of what dense rows `X` (n, p) differ from their `codes` about `corner` (p,) by.
+def refine(X: Any, rows: Any, corner: Any, codes: Codes) -> FineCodes:
+    """Both digits of what the `rows` (n,) of a dense `X` differ from their `codes` about `corner` (p,) by.
 
     >>> X = np.array([[0.0, 1.0 + 1e-9], [3.0, 2.0]])
-    >>> fine = refine(X, np.zeros(2), Codes(np.array([[0, 1, 0, 0], [3, 2, 0, 0]], np.uint8), 2, 1.0, 1e-8))
+    >>> codes = Codes(np.array([[0, 1, 0, 0], [3, 2, 0, 0]], np.uint8), 2, 1.0, 1e-8)
+    >>> fine = refine(X, np.arange(2), np.zeros(2), codes)
     >>> fine.distance < 1e-12, fine.norm2
     (True, array([ 1., 13.]))
     """
     far = codes.deviation
     first, second = far / MOST, far / MOST / (2 * MOST)
     high, low = np.empty(codes.bytes.shape, np.uint8), np.empty(codes.bytes.shape, np.uint8)
-    norms, left = np.empty((len(X), 2)), np.empty((len(X), 3))
+    norms, left = np.empty((len(rows), 2)), np.empty((len(rows), 3))
     scales = codes.step * codes.step, codes.step * first, codes.step * second
 
     def part(lo: int, hi: int) -> None:
         some = slice(lo, hi)
         k, both = codes.bytes[some], (high[some], low[some])
-        _digits(X[some], corner, k, codes.step, first, second, *both, left[some])
+        _digits(X, rows[some], corner, k, codes.step, first, second, *both, left[some])
         _norms(k, *both, scales, norms[some])
 
-    split_range(len(X), part, least=1024)
+    split_range(len(rows), part, least=1024)
     rounding = 4 * 2.0**-53 * (codes.step * 255 + float(np.abs(corner).max(initial=0.0)))
     longest = np.sqrt(left.max(axis=0, initial=0.0)) * MORE + rounding * np.sqrt(codes.n_features)
     return FineCodes(codes, (high, low), (first, second), tuple(longest.tolist()), norms)
 
 
 @njit_sums
-def _digits(X, corner, k, step, first, second, high, low, left):  # type: ignore[no-untyped-def]
-    """Write the digits + 128 of X - corner - step k, and of zeros up to the width; squared lengths of what is left."""
+def _digits(X, rows, corner, k, step, first, second, high, low, left):  # type: ignore[no-untyped-def]
+    """Write the digits + 128 of X[rows] - corner - step k, padded with zeros; squared lengths of what is left."""
     high[:], low[:] = ZERO, ZERO
-    for i in range(X.shape[0]):
+    for i in range(len(rows)):
+        x = X[rows[i]]
         before, between, after = 0.0, 0.0, 0.0
-        for f in range(X.shape[1]):
-            r = (np.float64(X[i, f]) - corner[f]) - step * k[i, f]
+        for f in range(len(x)):
+            r = (np.float64(x[f]) - corner[f]) - step * k[i, f]
             m = np.rint(r / first)
             s = r - m * first
             high[i, f] = np.uint8(np.int64(m) + ZERO)

@@ -28,7 +28,7 @@ def both(X, monkeypatch):
     monkeypatch.setattr(prepared, "is_fast", lambda: True)
     given_ = Points.for_gram(X)
     assert given_.on_lattice
-    return given_, Points.refined(X, given_)
+    return given_, Points.refined(X, slice(None), given_)
 
 
 @settings(max_examples=50, deadline=None)
@@ -44,7 +44,7 @@ def test_refine__two_digits_are_within_the_deviation(levels, p, seed, corner):
     if found is None or found[1].exact:
         return
     origin, codes = found
-    fine = refine(X, origin, codes)
+    fine = refine(X, np.arange(len(X)), origin, codes)
     first, second = (digit[:, :p].astype(np.longdouble) - 128 for digit in fine.digits)
     h1, h2 = (np.longdouble(step) for step in fine.steps)
     rows = np.longdouble(codes.step) * codes.bytes[:, :p] + h1 * first + h2 * second
