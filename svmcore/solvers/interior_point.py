@@ -14,6 +14,8 @@ from svmcore.qp import SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves, linear_rows
 from svmcore.solvers.interior.iterate import LowRank, minimise
+from svmcore.solvers.interior.narrowed import minimise_narrowed, narrows
+from svmcore.solvers.interior.program import Program
 
 __all__ = ["InteriorPoint"]
 
@@ -55,5 +57,8 @@ class InteriorPoint(Solver):
             return status is not None
 
         box = (qp.p, qp.lo, qp.hi, qp.ridge, qp.codes, np.array(qp.groups.sums))
-        answer = minimise(LowRank(G), *box, AIM * self.tol, stops, beta)
+        program, tol, answer = Program(LowRank(G), *box), AIM * self.tol, None
+        if narrows(program, G.rank):
+            answer = minimise_narrowed(program, tol, stops, beta)
+        answer = answer or minimise(program.system, *box, tol, stops, beta)
         return Outcome(STATUSES.get(answer.status, ended[0]), n_iter + answer.n_iter, answer.beta)
