@@ -18,6 +18,7 @@ float64: those of the support vectors, and of rows whose score could be an extre
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from svmcore.qp import SignedQP, exact_sum
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.sources.base import matvec_compensated
 
-__all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]
+__all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate", "free_multipliers"]
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
@@ -126,9 +127,8 @@ def evaluate(
     outputs.sharpen(resolution)
     outputs.doubt_sums()
     score = outputs.scores
-    groups = range(len(qp.groups.sums))
-    best = np.array([best_multiplier(qp, outputs.values, g) for g in groups])
-    multipliers = np.array([_multiplier(qp, beta, score, g) for g in groups])
+    best = np.array([best_multiplier(qp, outputs.values, g) for g in range(len(qp.groups.sums))])
+    multipliers = free_multipliers(qp, beta, score)
     gap, uncertainty = _gap(qp, beta, outputs, score)
     norm2 = float(outputs.coef @ outputs.values)
     dual = _dual(qp, beta, norm2)
@@ -216,22 +216,28 @@ class _Outputs:
         if not self._is_coarse(needed):
             return
         if self.exact is None:
-            self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_bound)
+            self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_errors)
             return
-        exact, coef, m = self.exact, self.coef[self.support], len(self.support)
-        if (unit := self._errors(exact.unit, exact.summands(m)))[self.support].max(initial=0.0) > needed:
-            exact = exact.in_float64
-            unit = self._errors(exact.unit, exact.summands(m))
-        columns = functools.cache(lambda: exact.columns(self.support))
-        self._sharpen(
-            needed,
-            lambda: exact.symmetric_product(self.support, coef, columns()),
-            lambda rows: exact.product(rows, columns(), coef),
-            lambda rows, values: unit[rows],
-        )
-        if exact.can_refine(m) and self._is_coarse(needed := self._resolution(resolution)):
-            finest = functools.partial(exact.finest, columns=self.support, coef=coef)
-            self._sharpen(needed, functools.partial(finest, self.support), finest, self._finest_bound)
+        self._sharpen_by_products(needed)
+        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed := self._resolution(resolution)):
+            for rows in self._wanted(needed):
+                self._replace(rows, self.exact.finest(rows, self.support, self.coef[self.support]), self._finest_errors)
+
+    def _sharpen_by_products(self, needed: float) -> None:
+        """From values in float64, whose bound is that of the very rows that are met."""
+        exact, coef, terms = self.exact, self.coef[self.support], self.exact.summands(len(self.support))
+        columns = exact.columns(self.support)
+        short = exact.shorter(columns)
+        enough = self._errors(exact.rounding(short), terms)[self.support].max(initial=0.0) <= needed
+        columns = short if enough else columns
+        for rows in self._wanted(needed):
+            if rows is self.support:
+                P, values = columns, exact.symmetric_product(rows, coef, columns)
+            else:
+                P = exact.shorter(exact.prepared(rows)) if enough else exact.prepared(rows)
+                values = exact.product(P, columns, coef)
+            bound = self._errors(exact.rounding(P, columns), terms)
+            self._replace(rows, values, lambda _, bound=bound: bound)  # type: ignore[misc]
 
     @functools.cached_property
     def sum_errors(self) -> list[float]:
@@ -242,9 +248,6 @@ class _Outputs:
         """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""
         missed = min(sum(self.sum_errors), ROUNDED_SUM * self.length)  # more is no rounding: it is the infeasibility
         self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
-
-    def _finest_bound(self, rows: Floats, values: Floats) -> Floats:
-        return self._finest_errors(values)[rows]
 
     def _is_fine(self, of_gap: float) -> bool:
         """Whether no output is less certain than `_resolution` asks for, by a bound of that which costs little."""
@@ -257,7 +260,7 @@ class _Outputs:
     def _resolution(self, of_gap: float) -> float:
         """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
         qp, score, norm2 = self.qp, self.scores, float(self.coef @ self.values)
-        multipliers = np.array([_multiplier(qp, self.beta, score, g) for g in range(len(qp.groups.sums))])
+        multipliers = free_multipliers(qp, self.beta, score)
         value = max(abs(_dual(qp, self.beta, norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
         residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
@@ -270,24 +273,23 @@ class _Outputs:
         rows = np.concatenate([self.support, self._deciding()])
         return bool((self.errors[rows] > resolution).any())
 
-    def _sharpen(self, resolution: float, of_support: Any, of_rows: Any, bound: Any) -> None:
+    def _wanted(self, resolution: float) -> Iterator[Floats]:
         """The support first, which decides the objectives too; then what could still be an extreme."""
         if self.errors[self.support].max(initial=0.0) > resolution:
-            self._replace(self.support, of_support(), bound)
+            yield self.support
         rows = self._deciding()
         rows = rows[self.errors[rows] > resolution]
         if len(rows):
-            self._replace(rows, of_rows(rows), bound)
+            yield rows
 
     def _replace(self, rows: Floats | slice, values: Floats, bound: Any) -> None:
-        """Take the values at `rows` that are more certain than those before."""
+        """Take the values at `rows` that are more certain than those before, by the `bound` (n,) of values (n,)."""
         rows = np.arange(len(self.values))[rows]
         whole = self.values.copy()
         whole[rows] = values + self.qp.shift * self.coef.sum()
-        better = bound(rows, whole)
-        wins = better < self.errors[rows]
-        rows = rows[wins]
-        self.values[rows], self.errors[rows] = whole[rows], better[wins]
+        better = bound(whole)
+        rows = rows[better[rows] < self.errors[rows]]
+        self.values[rows], self.errors[rows] = whole[rows], better[rows]
         self.exact_rows[rows] = True
 
     def _deciding(self) -> Floats:
@@ -364,6 +366,11 @@ def _gap(qp: SignedQP, beta: Floats, outputs: _Outputs, score: Floats) -> tuple[
             ends.append(float(max(m, -least) if anchored else m - least))
         gap, most = max(gap, ends[0]), max(most, ends[1])  # errors can widen it by no less than they can narrow it
     return gap, most - gap
+
+
+def free_multipliers(qp: SignedQP, beta: Floats, score: Floats) -> Floats:
+    """Multipliers (k,) of the groups that the scores (m,) of the free variables tell; see `_multiplier`."""
+    return np.array([_multiplier(qp, beta, score, g) for g in range(len(qp.groups.sums))])
 
 
 def _multiplier(qp: SignedQP, beta: Floats, score: Floats, g: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask, dataset_of, held_out_counts, problem_of, target_of, targets_of
-from pipeline.answers.result import ARRAYS, read_answer
+from pipeline.answers.result import read_answer
 from pipeline.kernel.columns import computed_columns
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
@@ -92,7 +92,7 @@ def fewest_errors(along: Sequence[Sequence[ProblemTask]], columns: ComputedColum
 def _ends(tasks: Sequence[ProblemTask], k: int, qp: SignedQP, at: Floats, rows: Rows, judges: Judges) -> Iterator[End]:
     """Answers of target `k` along C, at the merged rows `at` that they are trained on and at the judges."""
     for number, task in enumerate(tasks):
-        result, decision = read_answer(task, ARRAYS)
+        result, decision = read_answer(task, ("rows", "beta", "residual"))
         outputs = qp.p - result.residual
         beta = np.bincount(result.rows, weights=result.beta, minlength=qp.m)[at]
         error = output_error(qp.source.rounding, rows, beta)

@@ -31,7 +31,7 @@ from svmcore.model import Part
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
-from svmcore.train.chains import Handover
+from svmcore.train.chains import Handover, restored
 from svmcore.train.doubt import doubt
 
 __all__ = [
@@ -68,6 +68,7 @@ class ProblemResult:
 
     fingerprint: str
     kernel_id: str
+    C: float | None
     machine: dict[str, Any]
     status: str
     support: Any
@@ -93,6 +94,12 @@ class ProblemResult:
     def handover(self) -> Handover:
         """What the next problem of its chain starts from."""
         return Handover(self.support, self.rows, self.beta, self.residual)
+
+    def solution(self, qp: SignedQP) -> Solution | None:
+        """That of its program `qp`, the same bits whether it was found just now or long ago; see `restored`."""
+        numbers = {name: math.inf if value is None else value for name, value in self.certificate.items()}
+        found = Certificate(**numbers | {"relative_gap": self.certificate["relative_gap"]})  # type: ignore[arg-type]
+        return restored(qp, self.handover, found, self.norm2)
 
     @property
     def part(self) -> Part:
@@ -206,7 +213,8 @@ def _npz(arrays: dict[str, Any]) -> bytes:
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
     values = {name: record[name] for name in names} | {name: arrays.get(name) for name in ARRAYS}
-    return ProblemResult(fingerprint, record["task"]["kernel_id"], reused=reused, **values)
+    task = record["task"]
+    return ProblemResult(fingerprint, task["kernel_id"], task["C"], reused=reused, **values)
 
 
 def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:

@@ -4,6 +4,7 @@ A single problem is a chain of one. A chain that was cut goes on from its last s
 Nothing here knows what a sweep or a run is.
 """
 
+import dataclasses
 import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
 from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
 from svmcore.sources import Source
-from svmcore.train.chains import NOWHERE, Problem, Start, answers
+from svmcore.train.chains import NOWHERE, Problem, Start, answers, same_optimum
 
 __all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem"]
 
@@ -58,17 +59,29 @@ class _Stored(Problem[ProblemResult]):
     def program(self) -> SignedQP:
         return problem_of(self.task, self.source if self.source is not None else stored_source(self.task))
 
+    def after(self, before: ProblemResult | None) -> ProblemResult | None:
+        """The answer that its task names: the one before, or on storage."""
+        if self.task.warm is None:
+            return None
+        return before or find_result(self.task, self.task.warm)
+
+    def known(self, qp: SignedQP, before: ProblemResult | None) -> Solution | None:
+        if before is None or before.n_bounded or not self._is_like(before):  # bounds move with C, and all on them
+            return None
+        last = problem_of(dataclasses.replace(self.task, C=before.C), qp.source)
+        solution = before.solution(last) if before.status == Status.CONVERGED else None
+        return None if solution is None else same_optimum((last, solution), qp, self.solver.tol)
+
     def start(self, qp: SignedQP, before: ProblemResult | None) -> Start:
-        """From variables that were kept under way, or the answer that its task names, the one before or on storage."""
+        """From variables that were kept under way, or the answer before."""
         if not qp.source.repeats and (last := under_way.kept(self.task, qp.m)) is not None:
             return Start(last)
-        if self.task.warm is None:
-            return NOWHERE
-        before = before or find_result(self.task, self.task.warm)
         if before is None:
             return NOWHERE
-        same = (before.machine, before.kernel_id) == (self.task.machine, self.task.kernel_id)
-        return before.handover.start(qp, self.task.built, qp.p if same else None)
+        return before.handover.start(qp, self.task.built, qp.p if self._is_like(before) else None)
+
+    def _is_like(self, before: ProblemResult) -> bool:
+        return (before.machine, before.kernel_id) == (self.task.machine, self.task.kernel_id)
 
     def monitor(self, qp: SignedQP) -> Monitor:
         """Progress of long problems alone, and no warning: the status says how a problem ended."""

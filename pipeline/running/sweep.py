@@ -22,6 +22,7 @@ from pipeline.running.batch import Batch, Counts, of_one
 from pipeline.running.score import Trained, assembled, score, solve_and_prove
 from pipeline.running.session import Session
 from svmcore.kernels import Kernel
+from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
 from svmcore.sources import ComputedColumns
 from svmcore.train.choice import Choice, objection
 
@@ -108,7 +109,12 @@ def _proved(session: Session, part: Part, points: Sequence[Point], best: Point, 
     else:
         judges = [choice.held_out(fold[0], columns) for fold in along[0]]
     sizes = [int(each.copies.sum()) for each in judges]
-    left = [choice.fewest_errors([tasks[k] for tasks in along], columns, each) for k, each in enumerate(judges)]
+    work = [
+        functools.partial(choice.fewest_errors, [tasks[k] for tasks in along], columns, each)
+        for k, each in enumerate(judges)
+    ]
+    with one_blas_thread():
+        left = list(side_by_side(work, n_threads()))  # as they end: their sum knows no order
     solved = [(point.exp.C, _errors(entries[point.index], sizes)) for point in points]
     return Choice.of(best.exp.C, solved, [int(n) for n in np.sum(left, axis=0).min(axis=1)], sum(sizes))
 

@@ -82,10 +82,15 @@ def _began(pid: int) -> int | None:
     return 0
 
 
+_own = functools.cache(_began)  # of this process; a fork is another one
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_own.cache_clear)
+
+
 def owned_name(seconds: float = LEASE_SECONDS) -> str:
     """Name of something of this process: HOST-BOOT-PID-BEGAN-NUMBER-SECONDSs."""
     pid = os.getpid()
-    return f"{socket.gethostname()}-{_boot()}-{pid}-{_began(pid)}-{uuid.uuid4().hex[:8]}-{seconds:g}s"
+    return f"{socket.gethostname()}-{_boot()}-{pid}-{_own(pid)}-{uuid.uuid4().hex[:8]}-{seconds:g}s"
 
 
 def is_over(path: Path, now: float) -> bool:

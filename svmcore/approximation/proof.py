@@ -115,8 +115,9 @@ class Proof:
         linear = float(qp.p @ beta)
         curvature = quadratic + qp.shift * float(beta.sum()) ** 2 + float((qp.ridge * beta) @ beta)
         t = _best_scale(qp, beta, linear, curvature)
-        length = float(np.abs(self.coef[:, k]) @ self._lengths[self.support])
-        slack = (self.exact.summation(len(self.support)) + self.exact.unit.relative) * length**2
+        coef, unit = np.abs(self.coef[:, k]), self.exact.unit
+        slack = (self.exact.summation(len(coef)) + unit.relative) * float(coef @ self._lengths[self.support]) ** 2
+        slack += unit.absolute * float(coef.sum()) ** 2
         dual = t * linear - 0.5 * t**2 * (curvature + slack) - EPS * qp.m * t * float(np.abs(qp.p) @ np.abs(beta))
         primal = found.primal + found.bar
         scale = max(abs(primal), abs(dual))

@@ -61,12 +61,10 @@ class ExactKernel:
     array([[ 5., 11.]])
     """
 
-    def __init__(
-        self, kernel: Kernel, X: Rows, centred: bool = False, like: Points | None = None, by_digits: bool = True
-    ) -> None:
+    def __init__(self, kernel: Kernel, X: Rows, centred: bool = False, like: Points | None = None) -> None:
         self.kernel = kernel.centred() if centred else kernel
         self.X = X
-        self._like, self._by_digits = like, by_digits
+        self._like = like
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -88,23 +86,19 @@ class ExactKernel:
 
     def take(self, rows: Any) -> "ExactKernel":
         """The same kernel of the rows `rows` alone, about the same centre."""
-        return ExactKernel(self.kernel, self.X[rows], like=self._given.take(rows), by_digits=self._by_digits)
-
-    @cached_property
-    def in_float64(self) -> "ExactKernel":
-        """The same values from products in float64: of rows near a lattice a digit more, three times as slow."""
-        given = self._given
-        if not self._by_digits or not given.on_lattice or given.values.exact:
-            return self
-        return ExactKernel(self.kernel, self.X, like=given, by_digits=False)
+        return ExactKernel(self.kernel, self.X[rows], like=self._given.take(rows))
 
     def prepared(self, idx: Any) -> Points:
         """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
         if isinstance(self.kernel, Precomputed):
             return self.kernel.prepare(self.X[idx])
-        if self._given.on_lattice and (self._by_digits or self._given.values.exact):
-            return Points.refined(self.X[idx], self._given.take(idx))
+        if self._given.on_lattice:
+            return Points.refined(self.X, idx, self._given.take(idx))
         return self._as_float64(self.X[idx])
+
+    def shorter(self, rows: Points) -> Points:
+        """Prepared rows with fewer digits, where these are enough: `rounding` tells."""
+        return rows.shorter
 
     def columns(self, idx: Any) -> Points:
         """Rows `idx`, ready to be given to `block`, `product` and `symmetric_product` as their columns."""
@@ -183,6 +177,12 @@ class ExactKernel:
         if not isinstance(self.kernel, InnerProductKernel):
             return self.kernel.rounding(self.prepared(slice(0, 1)), dtype=np.float64)
         return self.kernel.rounding(self._described(), dtype=np.float64)
+
+    def rounding(self, rows: Points, columns: Points | None = None) -> Rounding:
+        """A bound of the errors of the values of these `rows` and `columns`, sharper than `unit`."""
+        if self.is_direct or not isinstance(self.kernel, InnerProductKernel):
+            return self.unit
+        return self.kernel.rounding(rows, rows if columns is None else columns, np.float64)
 
     def summands(self, m: int) -> int:
         """Longest chain of additions in a product over `m` columns."""
@@ -288,7 +288,10 @@ class ExactKernel:
         """Rows as `prepared` gives them, as far as bounds of rounding look at them: form, norms, non-zero entries."""
         given = self._given
         some = self.prepared(slice(0, None if given.is_sparse else 1))
-        return dataclasses.replace(some, moments=given.moments, whole=Extent(*(1.00001 * far for far in given.extent)))
+        values = some.values.loosest if some.is_fine else some.values
+        return dataclasses.replace(
+            some, values=values, moments=given.moments, whole=Extent(*(1.00001 * far for far in given.extent))
+        )
 
     def _through_weights(self, rows: Any, columns: Any, coef: Floats) -> Floats:
         """X_rows (X_columns' coef) through weights in twice the digits, in chunks of rows."""

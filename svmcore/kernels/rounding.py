@@ -126,11 +126,11 @@ class Errors:
         right = _Side.of(P, Q, single) if isinstance(Q, Extent) else _Side.of(Q, Q.extent, single)
         left = _Side.of(P, P.extent, single)
         work = UNIT32 if single else UNIT64
-        summed = UNIT64 * 2 if P.on_lattice else of_sums(_terms(P), work)
+        summed, dropped = _summed(P, work), left.dropped + right.dropped
         products = left.cast * right.reach + right.cast * left.reach + summed * left.reach * right.reach
-        products = MORE * products + P.n_features * (TINY32 if single else TINY64)
-        products += P.values.dropped if P.is_fine else 0.0
+        products = MORE * products + P.n_features * (TINY32 if single else TINY64) + 0.5 * dropped
         sums = of_sums(P.n_features + 3, UNIT64)
+        norms = summed if P.is_fine else sums
         inner = products + left.offset_error + right.offset_error
         inner += left.moved * right.radius + right.moved * left.radius + left.moved * right.moved
         inner += 3 * UNIT64 * (left.reach * right.reach + left.offset + right.offset)
@@ -141,7 +141,7 @@ class Errors:
             (left.cast, right.cast),
             (left.reach, right.reach),
             products,
-            sums * (left.reach**2 + right.reach**2),
+            norms * (left.reach**2 + right.reach**2) + dropped,
             MORE * inner,
             (left.square_error, right.square_error),
             (left.along, right.along),
@@ -203,31 +203,39 @@ class _Side:
     offset: float  # |o|
     offset_error: float
     square_error: float
+    dropped: float  # of ||u||^2, and of products
 
     @classmethod
     def of(cls, P: Points, extent: Extent, single: bool) -> "_Side":
         p, centre = P.n_features, float(np.linalg.norm(P.centre))
         sums = of_sums(p + 3, UNIT64)
         radius = math.sqrt(extent.norm2 * (1.0 + 2 * sums)) if extent.norm2 > 0 else 0.0
-        moved, cast = _moved(P, radius), 0.0
+        moved, cast, dropped = _moved(P, radius), 0.0, P.values.dropped if P.is_fine else 0.0
         if P.dtype == np.float32 and (P.form == "dense" or single):
             cast = UNIT32 * radius + math.sqrt(p) * TINY32
-        elif P.is_fine:
-            cast = math.sqrt(p) * P.values.deviation
         reach = (radius + moved + cast) * MORE
         along, offset = reach * centre, reach * centre + 0.5 * centre**2
         along_error = MORE * (sums * along + moved * centre)
         offset_error = (sums + 2 * UNIT64) * offset + moved * centre
-        norm2_error = sums * reach**2 + 2 * moved * reach + moved**2
+        norm2_error = sums * reach**2 + 2 * moved * reach + moved**2 + dropped
         square_error = MORE * (norm2_error + 2 * offset_error + 2 * UNIT64 * (reach**2 + 2 * offset))
         size = math.sqrt(max(0.0, extent.square) + square_error)
-        return cls(radius, reach, size, moved, cast, along, along_error, offset, offset_error, square_error)
+        return cls(radius, reach, size, moved, cast, along, along_error, offset, offset_error, square_error, dropped)
 
 
 def _moved(P: Points, radius: float) -> float:
+    if P.is_fine:
+        return float(P.values.distance)
     if P.on_lattice:
         return float(math.sqrt(P.n_features) * P.values.deviation)
     return 0.0 if P.is_sparse else UNIT64 * radius * MORE
+
+
+def _summed(P: Points, work: float) -> float:
+    """Relative error of a product's sum against that of absolute values; integers are exact until they are scaled."""
+    if P.is_fine:
+        return 8 * work
+    return 2 * work if P.on_lattice else of_sums(_terms(P), work)
 
 
 def _terms(P: Points) -> int:

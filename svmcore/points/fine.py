@@ -1,14 +1,17 @@
-r"""Rows close to a lattice, to sixteen more digits: x = c + h k + h_1 m_1 + h_2 m_2 with bytes m that have a sign.
+r"""Rows close to a lattice, to many more digits: x = c + h k + h_1 m_1 + h_2 m_2 with bytes m that have a sign.
 
 Pixels k / 255 in float32 are no lattice in float64: each is off by its own rounding. What is missing is a small residue
 of two bytes, and
 
 .. math::  u_x'u_z = h^2 k_x'k_z + h h_1 (k_x'm_{1z} + m_{1x}'k_z) + h h_2 (k_x'm_{2z} + m_{2x}'k_z) + O(r^2)
 
-with r the largest residue: five exact products of bytes, three times faster than one of float64.
+with r the longest residue: five exact products of bytes, three times faster than one of float64; three, where m_1 is
+enough. Squared norms are made in the same way, so that distances are those of the rows with their digits but for
+O(r^2): what cannot be written moves each row by its own length alone.
 """
 
 import dataclasses
+import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -25,7 +28,7 @@ from svmcore.points.byte_products import (
     right_rows,
 )
 from svmcore.points.lattice import Codes
-from svmcore.runtime.compiled import njit
+from svmcore.runtime.compiled import njit, njit_sums
 from svmcore.runtime.threads import split_range
 
 __all__ = [
@@ -40,6 +43,8 @@ __all__ = [
 FINE_FEATURES = MOST_FEATURES // 2  # sums over twice as many bytes fit an int32
 ZERO = 128  # the byte that stands for a digit of 0
 MOST = 127.0  # the largest digit
+LEFT_OVER = 1e-3  # of a step: what rounding may take a digit too far
+MORE = 1.0001  # for rounding in sums of squares
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,20 +56,20 @@ class FineCodes:
     coarse
         The integers k and their step.
     digits
-        m_1 + 128 and m_2 + 128, (n, width) uint8 each.
+        m_1 + 128 and m_2 + 128, (n, width) uint8 each, or the first alone.
     steps
         h_1, h_2.
-    deviation
-        The largest abs(x - c - h k - h_1 m_1 - h_2 m_2), rounding included.
-    residue
-        r, the largest abs(x - c - h k).
+    distances
+        The largest ||x - c - h k|| of a row, the same less h_1 m_1, and less h_2 m_2, rounding included.
+    norms
+        (n, 2) squared norms of the rows with one digit and with two.
     """
 
     coarse: Codes
-    digits: tuple[Any, Any]
+    digits: tuple[Any, ...]
     steps: tuple[float, float]
-    deviation: float
-    residue: float
+    distances: tuple[float, ...]
+    norms: Any
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,9 +82,31 @@ class FineCodes:
         return np.dtype(np.float64)
 
     @property
+    def distance(self) -> float:
+        """How far a row with its digits may be from the given one."""
+        return self.distances[len(self.digits)]
+
+    @property
     def dropped(self) -> float:
         """Bound of the products of two residues, which are left out."""
-        return self.coarse.n_features * self.residue**2
+        return self.distances[0] ** 2
+
+    @property
+    def norm2(self) -> Any:
+        """Squared norms (n,) of the rows with their digits."""
+        return self.norms[:, len(self.digits) - 1]
+
+    @property
+    def shorter(self) -> "FineCodes":
+        """With the first digit alone: three products of bytes."""
+        return dataclasses.replace(self, digits=self.digits[:1])
+
+    @property
+    def loosest(self) -> "FineCodes":
+        """The same, as far from the rows as digits of any row of this lattice can be."""
+        most, steps = math.sqrt(self.coarse.n_features), (2.0 * self.coarse.deviation, *self.steps)
+        far = (own + most * (0.5 + LEFT_OVER) * step for own, step in zip(self.distances, steps, strict=True))
+        return dataclasses.replace(self, distances=tuple(far))
 
     @cached_property
     def left(self) -> "LeftDigits":
@@ -92,41 +119,69 @@ class FineCodes:
         return RightDigits.of(self)
 
     def __getitem__(self, rows: Any) -> "FineCodes":
-        first, second = self.digits
-        return dataclasses.replace(self, coarse=self.coarse[rows], digits=(first[rows], second[rows]))
+        digits = tuple(digit[rows] for digit in self.digits)
+        return dataclasses.replace(self, coarse=self.coarse[rows], digits=digits, norms=self.norms[rows])
 
 
-def refine(X: Any, corner: Any, codes: Codes) -> FineCodes:
-    """Both digits of what dense rows `X` (n, p) differ from their `codes` about `corner` (p,) by.
+def refine(X: Any, rows: Any, corner: Any, codes: Codes) -> FineCodes:
+    """Both digits of what the `rows` (n,) of a dense `X` differ from their `codes` about `corner` (p,) by.
 
     >>> X = np.array([[0.0, 1.0 + 1e-9], [3.0, 2.0]])
-    >>> fine = refine(X, np.zeros(2), Codes(np.array([[0, 1, 0, 0], [3, 2, 0, 0]], np.uint8), 2, 1.0, 1e-8))
-    >>> fine.deviation < 1e-12
-    True
+    >>> codes = Codes(np.array([[0, 1, 0, 0], [3, 2, 0, 0]], np.uint8), 2, 1.0, 1e-8)
+    >>> fine = refine(X, np.arange(2), np.zeros(2), codes)
+    >>> fine.distance < 1e-12, fine.norm2
+    (True, array([ 1., 13.]))
     """
     far = codes.deviation
     first, second = far / MOST, far / MOST / (2 * MOST)
     high, low = np.empty(codes.bytes.shape, np.uint8), np.empty(codes.bytes.shape, np.uint8)
+    norms, left = np.empty((len(rows), 2)), np.empty((len(rows), 3))
+    scales = codes.step * codes.step, codes.step * first, codes.step * second
 
     def part(lo: int, hi: int) -> None:
         some = slice(lo, hi)
-        _digits(X[some], corner, codes.bytes[some], codes.step, first, second, high[some], low[some])
+        k, both = codes.bytes[some], (high[some], low[some])
+        _digits(X, rows[some], corner, k, codes.step, first, second, *both, left[some])
+        _norms(k, *both, scales, norms[some])
 
-    split_range(len(X), part, least=1024)
+    split_range(len(rows), part, least=1024)
     rounding = 4 * 2.0**-53 * (codes.step * 255 + float(np.abs(corner).max(initial=0.0)))
-    return FineCodes(codes, (high, low), (first, second), 0.5 * second + rounding, far)
+    longest = np.sqrt(left.max(axis=0, initial=0.0)) * MORE + rounding * np.sqrt(codes.n_features)
+    return FineCodes(codes, (high, low), (first, second), tuple(longest.tolist()), norms)
+
+
+@njit_sums
+def _digits(X, rows, corner, k, step, first, second, high, low, left):  # type: ignore[no-untyped-def]
+    """Write the digits + 128 of X[rows] - corner - step k, padded with zeros; squared lengths of what is left."""
+    high[:], low[:] = ZERO, ZERO
+    for i in range(len(rows)):
+        x = X[rows[i]]
+        before, between, after = 0.0, 0.0, 0.0
+        for f in range(len(x)):
+            r = (np.float64(x[f]) - corner[f]) - step * k[i, f]
+            m = np.rint(r / first)
+            s = r - m * first
+            high[i, f] = np.uint8(np.int64(m) + ZERO)
+            m = np.rint(s / second)
+            low[i, f] = np.uint8(np.int64(m) + ZERO)
+            before += r * r
+            between += s * s
+            after += (s - m * second) * (s - m * second)
+        left[i, 0], left[i, 1], left[i, 2] = before, between, after
 
 
 @njit
-def _digits(X, corner, k, step, first, second, high, low):  # type: ignore[no-untyped-def]
-    """Write the digits + 128 of X - corner - step k, and of zeros up to the width."""
-    high[:], low[:] = ZERO, ZERO
-    for i in range(X.shape[0]):
-        for f in range(X.shape[1]):
-            left = (np.float64(X[i, f]) - corner[f]) - step * k[i, f]
-            m = np.rint(left / first)
-            high[i, f] = np.uint8(np.int64(m) + ZERO)
-            low[i, f] = np.uint8(np.int64(np.rint((left - m * first) / second)) + ZERO)
+def _norms(k, high, low, scales, norms):  # type: ignore[no-untyped-def]
+    """The product of each row with itself, summed as `products_of` does."""
+    for i in range(k.shape[0]):
+        a, b, c = np.int32(0), np.int32(0), np.int32(0)
+        for f in range(k.shape[1]):
+            x = np.int32(k[i, f])
+            a += x * x
+            b += x * (np.int32(high[i, f]) - ZERO)
+            c += x * (np.int32(low[i, f]) - ZERO)
+        norms[i, 0] = scales[0] * a + scales[1] * (2.0 * b)
+        norms[i, 1] = norms[i, 0] + scales[2] * (2.0 * c)
 
 
 class LeftDigits(NamedTuple):
@@ -167,7 +222,7 @@ class RightDigits(NamedTuple):
 def products_of(left: LeftDigits, right: RightDigits, scales: Any, memory: Any, out: Any) -> Any:
     """u_x'u_z (n, m) float64 into `out`; `memory` (int32) holds one table of byte products."""
     _set_scaled(byte_products(left.parts[0], right.parts[0], memory), scales[0], out)
-    for digit in (1, 2):
+    for digit in range(1, len(left.parts)):
         G = byte_products(left.plain, right.parts[digit], memory)
         add_byte_products(left.parts[digit], right.plain, G)
         _add_scaled(G, scales[digit], out)
@@ -175,7 +230,7 @@ def products_of(left: LeftDigits, right: RightDigits, scales: Any, memory: Any, 
 
 
 def scales_of(codes: FineCodes) -> tuple[float, float, float]:
-    """What each of the three tables of products counts: h^2, h h_1, h h_2."""
+    """What each table of products counts: h^2, h h_1, h h_2."""
     h = codes.coarse.step
     return h * h, h * codes.steps[0], h * codes.steps[1]
 

@@ -123,14 +123,25 @@ class Points:
         return cls(codes, scaled_moments(codes.bytes[:, : codes.n_features], codes.step, centre), centre)
 
     @classmethod
-    def refined(cls, X: Rows, given: "Points") -> "Points":
-        """The same rows `X` (n, p) as `given` on a lattice, to float64's digits where they are only near it."""
+    def refined(cls, X: Rows, rows: Any, given: "Points") -> "Points":
+        """The `rows` (n,) of `X`, that are `given` on a lattice, to more digits where they are only near it."""
         if given.values.exact:
             return given
-        X = _as_dense(X)
+        X, rows = (X, np.arange(X.shape[0])[rows]) if _is_plain(X) else (_as_dense(X[rows]), np.arange(len(given)))
         if given.n_features > FINE_FEATURES:
-            return cls._prepare_dense(X, given.centre, np.float64)
-        return cls(refine(X, given.centre, given.values), moments_of(X, given.centre), given.centre)
+            return cls._prepare_dense(X[rows], given.centre, np.float64)
+        values = refine(X, rows, given.centre, given.values)
+        centred = bool(given.centre.any())
+        moments = moments_of(X[rows], given.centre) if centred else given.moments  # without an offset: 0
+        return cls(values, moments._replace(norm2=values.norm2), given.centre)
+
+    @property
+    def shorter(self) -> "Points":
+        """The same rows with a digit less, where they are near a lattice."""
+        if not self.is_fine:
+            return self
+        values = self.values.shorter
+        return dataclasses.replace(self, values=values, moments=self.moments._replace(norm2=values.norm2))
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
@@ -263,6 +274,11 @@ def _each_part(n: int, p: int, use: Callable[[slice], None]) -> None:
 
 def _as_dense(X: Rows) -> Floats:
     return X.toarray() if sparse.issparse(X) else np.asarray(X)
+
+
+def _is_plain(X: Rows) -> bool:
+    """Whether compiled code takes the rows as they are."""
+    return isinstance(X, np.ndarray) and X.flags.c_contiguous and X.flags.aligned
 
 
 def _check_table(X: Rows) -> None:

@@ -158,6 +158,10 @@ class _ShardedExact:
     def __init__(self, source: ShardedSource, unit: Rounding) -> None:
         self.source, self.unit = source, unit
 
+    def rounding(self, rows: Floats, columns: Floats | None = None) -> Rounding:
+        """A bound of the errors of all values."""
+        return self.unit
+
     def summands(self, m: int) -> int:
         """Longest chain of additions in a product over `m` columns."""
         return ByPairs.summands(self, m)  # type: ignore[arg-type]
@@ -165,6 +169,8 @@ class _ShardedExact:
     def columns(self, numbers: Floats) -> Floats:
         """The numbers themselves: shards have met the rows."""
         return numbers
+
+    prepared = shorter = columns
 
     def product(self, rows: Floats, columns: Floats, coef: Floats) -> Floats:
         """Sum_j coef_j k(x_i, x_j) over `columns`, (len(rows),)."""

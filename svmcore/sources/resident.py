@@ -1,6 +1,7 @@
 """The whole kernel matrix in memory: given, mapped, or computed, each symmetric pair of tiles once."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -70,7 +71,14 @@ class ResidentGram(Source):
 
     def diagonal(self) -> Floats:
         """K_ii (n,)."""
-        return self.matrix.diagonal().astype(np.float64)
+        return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Floats:
+        """Read once: each entry is in a page of its own."""
+        found = self.matrix.diagonal().astype(np.float64)
+        found.flags.writeable = False
+        return found
 
     def columns(self, idx: Floats) -> Floats:
         """Copies of the rows `idx`, which are the columns: K is symmetric."""

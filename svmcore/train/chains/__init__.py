@@ -5,7 +5,7 @@
 
 from svmcore.train.chains.held_out import held_out_decisions
 from svmcore.train.chains.loop import NOWHERE, Handover, Kept, Problem, Solved, Start, answers
-from svmcore.train.chains.same import same_optimum
+from svmcore.train.chains.same import restored, same_optimum
 
 __all__ = [
     "NOWHERE",
@@ -16,5 +16,6 @@ __all__ = [
     "Start",
     "answers",
     "held_out_decisions",
+    "restored",
     "same_optimum",
 ]

@@ -96,6 +96,10 @@ class Problem(ABC, Generic[Kept]):
         """The answer, where it is there already."""
         return None
 
+    def after(self, before: Kept | None) -> Kept | None:
+        """The answer that it follows: the one before it in its chain, or one that its owner has."""
+        return before
+
     @abstractmethod
     def program(self) -> SignedQP:
         """The program over the source of its K."""
@@ -121,7 +125,7 @@ class Problem(ABC, Generic[Kept]):
         found = self.found()
         if found is not None:
             return found
-        qp = self.program()
+        qp, before = self.program(), self.after(before)
         solution = self.known(qp, before)
         if solution is None:
             beta, score = self.start(qp, before)

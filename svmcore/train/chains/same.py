@@ -4,12 +4,14 @@ import dataclasses
 
 import numpy as np
 
+from svmcore.certificate import Certificate, Evaluation, free_multipliers
 from svmcore.primal import at_groups, slope
 from svmcore.qp import SignedQP
-from svmcore.solution import Solution
-from svmcore.train.chains.loop import Solved
+from svmcore.solution import Solution, Status
+from svmcore.solvers.base import Outcome, judged
+from svmcore.train.chains.loop import Handover, Solved
 
-__all__ = ["same_optimum"]
+__all__ = ["restored", "same_optimum"]
 
 
 def same_optimum(before: Solved | None, qp: SignedQP, tol: float) -> Solution | None:
@@ -32,7 +34,21 @@ def same_optimum(before: Solved | None, qp: SignedQP, tol: float) -> Solution | 
     scale = max(abs(primal), abs(found.dual))
     gap = None if found.relative_gap is None else (primal - found.dual) / scale if scale else 0.0
     found = dataclasses.replace(found, primal=primal, relative_gap=gap, bar=wider * found.bar)
-    return dataclasses.replace(solution, certificate=found, n_iter=0)
+    return dataclasses.replace(solution, certificate=found, n_iter=0) if found.proves(tol) else None
+
+
+def restored(qp: SignedQP, left: Handover, certificate: Certificate, norm2: float) -> Solution | None:
+    """The solution of `qp` that `left` is of, or None where no variable tells a multiplier: all are at their bounds."""
+    beta = np.zeros(qp.m)
+    beta[left.support] = left.beta
+    score = left.residual - qp.ridge * beta
+    multipliers = free_multipliers(qp, beta, score)
+    if np.isnan(multipliers).any():
+        return None
+    outputs = np.zeros(qp.source.n)
+    outputs[qp.rows_of(np.arange(qp.m))] = qp.p - left.residual
+    outcome = Outcome(Status.CONVERGED, 0, beta)
+    return judged(qp, outcome, Evaluation(certificate, outputs, score, multipliers, norm2), ())
 
 
 def _is_wider(last: SignedQP, qp: SignedQP) -> bool:

@@ -30,6 +30,7 @@ The aim is that of Shibagaki, Suzuki, Karasuyama and Takeuchi, "Regularization p
 bounds" (arXiv 1502.02344), whose ball needs one end alone and is as wide as C is far.
 """
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,10 +86,12 @@ def bands(rows: Rows, left: End, right: End, cuts: Floats) -> tuple[Floats, Floa
     The cuts ascend from the C of `left` to that of `right`.
     """
     way = _Way(rows, left, right, cuts)
-    radius, (low, high), (asked_low, asked_high) = way.radius(), way.outputs, way.asked
-    near, far = (rows.norm, rows.asked_norm)
+    radius, near, far = way.radius(), rows.norm, rows.asked_norm
     if rows.is_positive:
         near, far = np.zeros(len(rows.y)), np.sqrt(rows.asked_norm**2 + rows.norm.max() ** 2)
+    if (radius * far.min(initial=np.inf) >= way.largest).all():  # each band would have 0 inside: it tells no label
+        return np.full((len(radius), len(far)), -np.inf), np.full((len(radius), len(far)), np.inf)
+    (low, high), (asked_low, asked_high) = way.outputs, way.asked
     least = _quantiles(rows, rows.y - high - radius * near, -ROUNDED)
     most = _quantiles(rows, rows.y - low + radius * near, ROUNDED)
     return asked_low - radius * far + least, asked_high + radius * far + most
@@ -120,10 +123,21 @@ class _Way:
 
     def _loss(self) -> Floats:
         """L (k,) at most."""
+        y, bias = self.rows.y, self.shares @ self.biases
+        return np.asarray(np.maximum(0.0, 1.0 - y * (self.at + bias[:, None]) + self.error) @ self.rows.weight)
+
+    @cached_property
+    def biases(self) -> Floats:
+        """Optimal b (2,) at both ends."""
         y, weight, *_ = self.rows
         places = _places(self.rows, np.array([-ROUNDED, ROUNDED]))
-        bias = self.shares @ [_quantile(weight, y - end.outputs, places).mean() for end in (self.left, self.right)]
-        return np.asarray(np.maximum(0.0, 1.0 - y * (self.at + bias[:, None]) + self.error) @ weight)
+        return np.array([_quantile(weight, y - end.outputs, places).mean() for end in (self.left, self.right)])
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute decision value at the rows that are asked for."""
+        ends = zip((self.left, self.right), self.biases, strict=True)
+        return max(float(np.abs(end.asked + b).max(initial=0.0)) for end, b in ends) + self.error
 
     def _norm2(self) -> Floats:
         """Squared norms beta'u (k,) at most."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
@@ -272,6 +273,51 @@ def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, noi
     assert time.monotonic() - interrupted[0] < 1.5
     assert find_result(tasks[0]) is not None
     assert find_result(tasks[1]) is None
+
+
+# ---- taken over
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory):
+    """200 rows of three classes that do not meet: from some C on none is at its bound."""
+    rng = np.random.default_rng(2)
+    y = np.arange(200) % 3
+    X = rng.normal(size=(200, 5)) + 6.0 * np.eye(5)[y]
+    path = tmp_path_factory.mktemp("apart") / "rows.npz"
+    np.savez(path, X=X, y=y)
+    return path, X, y
+
+
+def chain_of(path, root, *Cs):
+    chain = [dataclasses.replace(a_task(path, root, 1), C=Cs[0])]
+    for C_ in Cs[1:]:
+        chain.append(dataclasses.replace(chain[-1], C=C_, warm=chain[-1].fingerprint))
+    return chain
+
+
+def test_chain__an_answer_that_wider_boxes_leave_is_taken_over_with_its_proof(apart, tmp_path):
+    path, X, y = apart
+    chain = chain_of(path, tmp_path, 0.05, 100.0, 1000.0)
+    assert [step.status for step in solve.solve_chain(chain)] == ["converged"] * 3
+    first, free, wider = (read_result(task) for task in chain)
+    assert first.n_bounded > 0 < free.n_iter  # bounds that moved: solved again
+    assert free.n_bounded == 0 == wider.n_iter
+    np.testing.assert_array_equal(wider.beta, free.beta)
+    peer = SVC(C=1000.0, gamma=GAMMA, tol=1e-9).fit(X, y == 1)
+    coef, K = peer.dual_coef_[0], rbf_kernel(X[peer.support_], gamma=GAMMA)
+    dual = np.abs(coef).sum() - 0.5 * coef @ K @ coef
+    assert wider.certificate["dual"] == pytest.approx(dual, rel=1e-6)
+    assert wider.certificate["dual"] <= dual * (1 + 1e-9) <= wider.certificate["primal"] * (1 + 1e-6)
+    assert wider.certificate["bar"] <= 1e-6 * wider.certificate["primal"]
+
+
+def test_chain__an_answer_is_taken_over_to_the_same_bytes_where_the_chain_was_cut(apart, tmp_path):
+    whole, cut = (chain_of(apart[0], tmp_path / name, 100.0, 1000.0) for name in ("whole", "cut"))
+    solve.solve_chain(whole)
+    solve.solve_chain(cut[:1])
+    solve.solve_chain(cut)
+    ours, theirs = read_result(cut[1]), read_result(whole[1])
+    assert (cut[1].folder / "arrays.npz").read_bytes() == (whole[1].folder / "arrays.npz").read_bytes()
+    assert (ours.certificate, ours.bias, ours.n_iter) == (theirs.certificate, theirs.bias, 0)
 
 
 # ---- cut short or given up
