@@ -28,7 +28,8 @@ class InteriorPoint(Solver):
     """Mehrotra's predictor and corrector on K = GG', G the rows of a linear kernel (n, r).
 
     Every system is solved through an r x r matrix (Woodbury). The answer is no interior point: its variables are
-    snapped to their bounds, the sums repaired, and that is what is judged. `max_iter` counts passes.
+    snapped to their bounds, the sums repaired, and that is what is judged. `max_iter` counts passes. Of many rows of
+    few features a sample is solved first, and then those rows that it leaves in doubt.
 
     References
     ----------
