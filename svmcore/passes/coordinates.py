@@ -173,14 +173,15 @@ def csr_pass(  # type: ignore[no-untyped-def]
     worst, steps = 0.0, 0
     for r in range(len(part)):
         first, last, output = indptr[at[part[r]]], indptr[at[part[r]] + 1], 0.0
-        for k in range(first, last):
-            output += data[k] * w[indices[k]]
+        values, columns = data[first:last], indices[first:last]
+        for k in range(len(columns)):
+            output += values[k] * w[columns[k]]
         t, violation, held = _held_step(part[r], output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar)
         worst, stays[r] = max(worst, violation), not held
         if np.isinf(t):
             return np.inf, steps
         if t != 0.0:
             steps += 1
-            for k in range(first, last):
-                w[indices[k]] += t * data[k]
+            for k in range(len(columns)):
+                w[columns[k]] += t * values[k]
     return worst, steps

@@ -24,8 +24,10 @@ __all__ = ["DualAscent"]
 STEP_FLOPS = 2e7  # of one compiled pass: a few milliseconds
 CHUNK = 256  # columns looked up together
 SHRINKS = 1024  # variables from which on those that a bound holds sit out
+NEIGHBOURS = 16  # rows that are visited together: one fetch from memory brings the next ones
 STEPS_TOGETHER = 100  # of conjugate gradients at a time
 TOGETHER = 10  # times the visits of single steps are worth their products: those run on one thread
+LOOKS = 0.5  # times the visits of all
 SOLVED = 0.1  # of tol: scores that are small enough for conjugate gradients
 AIM = 0.9  # of tol: the proof adds its uncertainty
 
@@ -74,7 +76,8 @@ class DualAscent(Solver):
         while (status := self.ends(gap, n_iter, monitor)) is None:
             n_iter += 1
             among = ascent.among(order)
-            gap, status = ascent.epoch(rng.permutation(among) if self.shuffle else among, n_iter, gap, monitor)
+            visited = _mixed(rng, among, ascent.block) if self.shuffle else among
+            gap, status = ascent.epoch(visited, n_iter, gap, monitor)
             if status is not None:
                 break
             if gap <= self.tol:
@@ -82,8 +85,16 @@ class DualAscent(Solver):
         return Outcome(status, n_iter, beta)
 
 
+def _mixed(rng: np.random.Generator, order: Floats, block: int) -> Floats:
+    """`order` by blocks of neighbours, which stay together, in a random order; what is left over comes first."""
+    left = len(order) % block
+    return np.concatenate([order[:left], rng.permutation(order[left:].reshape(-1, block)).ravel()])
+
+
 class _Ascent:
     """beta (n,), changed in place, and the scores (n,)."""
+
+    block = 1
 
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None) -> None:
         self.qp, self.beta = qp, beta
@@ -125,8 +136,9 @@ class _Weights:
     def __init__(self, held: HeldWeights, tol: float) -> None:
         self.held, self.tol, self.aim = held, tol, 1.0
         self.active: Floats | None = None
+        self.block = NEIGHBOURS if held.qp.m > SHRINKS else 1
         self.bar, self.judged = np.inf, held.gap
-        self.visits = 0  # since the last conjugate gradients
+        self.visits = self.unseen = 0  # since the last conjugate gradients, and since all were looked at
 
     def kkt_gap(self) -> float:
         """Of all variables; all of them are visited next, and looked at more closely if it is no smaller."""
@@ -154,20 +166,26 @@ class _Weights:
             if (status := monitor.paced(epoch, gap)) is not None:
                 return gap, status
         if held.qp.m > SHRINKS:
-            self._relax(len(order))
             self.active, self.bar = np.sort(order[stays]), max(worst, self.tol)
+            self._relax(len(order))
         change = held.multiply()
         worst, status = _judged(held.qp, held.beta, worst, moved + (change > 0.0), held.norm2)
         return (2.0 * worst + change if held.free else worst) / (AIM * self.aim), status
 
     def _relax(self, visited: int) -> None:
-        """Conjugate gradients on who is inside the box, for some times the visits of the epochs since the last ones."""
+        """Conjugate gradients on who is inside the box, for some times the visits of the epochs since the last ones.
+
+        Who sits out is looked at again after as much work as a look takes: bounds may not hold them any longer.
+        """
         qp, beta = self.held.qp, self.held.beta
-        self.visits += visited
+        self.visits, self.unseen = self.visits + visited, self.unseen + visited
         inside = np.count_nonzero((beta > qp.lo) & (beta < qp.hi))
-        if inside and TOGETHER * self.visits >= STEPS_TOGETHER * inside:
-            relax(self.held, STEPS_TOGETHER, SOLVED * self.tol)
-            self.visits = 0
+        if not inside or TOGETHER * self.visits < STEPS_TOGETHER * inside:
+            return
+        relax(self.held, STEPS_TOGETHER, SOLVED * self.tol)
+        self.visits = 0
+        if self.unseen >= LOOKS * qp.m:
+            self.active, self.unseen = self.held.not_held(self.bar), 0
 
 
 def _judged(

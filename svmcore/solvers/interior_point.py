@@ -14,6 +14,8 @@ from svmcore.qp import SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves, linear_rows
 from svmcore.solvers.interior.iterate import LowRank, minimise
+from svmcore.solvers.interior.narrowed import minimise_narrowed, narrows
+from svmcore.solvers.interior.program import Program
 
 __all__ = ["InteriorPoint"]
 
@@ -26,7 +28,8 @@ class InteriorPoint(Solver):
     """Mehrotra's predictor and corrector on K = GG', G the rows of a linear kernel (n, r).
 
     Every system is solved through an r x r matrix (Woodbury). The answer is no interior point: its variables are
-    snapped to their bounds, the sums repaired, and that is what is judged. `max_iter` counts passes.
+    snapped to their bounds, the sums repaired, and that is what is judged. `max_iter` counts passes. Of many rows of
+    few features a sample is solved first, and then those rows that it leaves in doubt.
 
     References
     ----------
@@ -55,5 +58,8 @@ class InteriorPoint(Solver):
             return status is not None
 
         box = (qp.p, qp.lo, qp.hi, qp.ridge, qp.codes, np.array(qp.groups.sums))
-        answer = minimise(LowRank(G), *box, AIM * self.tol, stops, beta)
+        program, tol, answer = Program(LowRank(G), *box), AIM * self.tol, None
+        if narrows(program, G.rank):
+            answer = minimise_narrowed(program, tol, stops, beta)
+        answer = answer or minimise(program.system, *box, tol, stops, beta)
         return Outcome(STATUSES.get(answer.status, ended[0]), n_iter + answer.n_iter, answer.beta)

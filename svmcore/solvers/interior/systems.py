@@ -70,7 +70,7 @@ class LowRank:
 
     def rows(self, keep: Any) -> "LowRank":
         """The factor of some of the rows."""
-        return LowRank(self.G.take(keep))
+        return LowRank(self.G.taken(keep))
 
     def factorise(self, D: Floats, border: Floats) -> "LowRankFactor":
         """Factor of G G' + border border' + diag D."""

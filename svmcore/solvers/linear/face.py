@@ -36,28 +36,23 @@ class _Face:
     def __init__(self, held: HeldWeights) -> None:
         qp, beta = held.qp, held.beta
         self.held, self.free = held, np.flatnonzero((beta > qp.lo) & (beta < qp.hi))
-        self.rows, self.along = held.map.take(self.free), held.along[self.free]
+        self.rows, self.along = held.map.taken(self.free), held.along[self.free]
         self.beta, self.lo, self.hi, self.ridge = (a[self.free] for a in (beta, qp.lo, qp.hi, qp.ridge))
         self.diagonal = np.maximum(held.diagonal[self.free] + self.ridge, np.finfo(float).tiny)
         self.inside = np.ones(len(self.free), dtype=bool)
         output = held.about(self.rows.times(held.w), self.along, *held.sums[:2]) + held.sums[2]
         self.score = qp.p[self.free] - output - self.ridge * self.beta
 
-    def times(self, d: Floats) -> Floats:
-        """(K + ridge) d (f,)."""
-        product = self.rows.times(self.rows.weights(d))
-        return self.held.about(product, self.along, float(d.sum()), float(d @ self.along)) + self.ridge * d
-
     def descend(self, most: int, enough: float) -> None:
         """Steps along conjugate directions, scaled by the diagonal."""
         d = steep = self.score / self.diagonal
         size = float(self.score @ steep)
         for _ in range(most):
-            product = self.times(d)
-            slope, curvature = float(self.score @ d), float(d @ product)
+            w = self.rows.weights(d)
+            slope, curvature = float(self.score @ d), self.held.square(w, float(d.sum())) + float(d @ (self.ridge * d))
             if not (slope > 0.0 and curvature > 0.0):
                 return
-            self._step(slope / curvature * d, slope / curvature * product)
+            self._step(slope / curvature * d, slope / curvature * w)
             pulls = np.where(self.inside, self.score, 0.0)
             if np.abs(pulls).max() <= enough:
                 return
@@ -65,10 +60,15 @@ class _Face:
             before, size = size, float(pulls @ steep)
             d = steep + size / before * np.where(self.inside, d, 0.0)
 
-    def _step(self, change: Floats, product: Floats) -> None:
-        """Beta += change, and what leaves the box stays at its bound."""
+    def _step(self, change: Floats, w: Floats) -> None:
+        """Beta += change, whose weights are `w`, and what leaves the box stays at its bound."""
         ahead = self.beta + change
         new = np.clip(ahead, self.lo, self.hi)
-        out = new != ahead
-        self.score -= self.times(new - self.beta) if out.any() else product
-        self.beta, self.inside = new, self.inside & ~out
+        out = np.flatnonzero(new != ahead)
+        if len(out):
+            w = w - self.rows.take(out).weights((ahead - new)[out])
+            change = new - self.beta
+            self.inside[out] = False
+        total, along = float(change.sum()), float(change @ self.along)
+        self.score -= self.held.about(self.rows.times(w), self.along, total, along) + self.ridge * change
+        self.beta = new

@@ -39,14 +39,13 @@ class HeldWeights:
         self.free = bool(qp.groups.sums)
         centre = self.map.mean() if self.free else factor.centre
         self.along = self.map.times(centre)
-        square = float(centre @ centre)
         diagonal = qp.diagonal - qp.shift
         if self.free:  # from about the centre of K to about the mean
             apart = centre - factor.centre
             moved = self.along - self.map.times(factor.centre) - float(factor.centre @ apart)
             diagonal = np.maximum(diagonal - 2.0 * moved + float(apart @ apart), 0.0)
         self.sigma = float(diagonal.mean()) or 1.0 if self.free else 0.0
-        self.level = square + qp.shift + self.sigma
+        self.level = float(centre @ centre) + qp.shift + self.sigma
         self.centre, self.diagonal = centre, diagonal + qp.shift + self.sigma
         self.sums = np.zeros(3)
         self.stays = np.ones(qp.m, dtype=bool)
@@ -55,20 +54,31 @@ class HeldWeights:
 
     def refresh(self) -> float:
         """Repair the sum, take w, S and A from beta again, and judge all variables."""
-        qp = self.qp
-        self.beta[:] = qp.feasible(self._balanced())
+        self.beta[:] = self.qp.feasible(self._balanced())
         self.w = self.map.weights(self.beta)
-        total, along = float(self.beta.sum()), float(self.beta @ self.along)
-        self.sums[:2] = total, along
+        self.sums[:2] = float(self.beta.sum()), float(self.beta @ self.along)
+        self.gap = self._gap(self.scores())
+        return self.gap
+
+    def scores(self) -> Floats:
+        """Of all variables (m,), before the multiplier."""
+        total, along = self.sums[:2]
         output = self.about(self.map.times(self.w), self.along, total, along) - self.sigma * total
-        score = qp.p - output - qp.ridge * self.beta
+        return self.qp.p - output - self.qp.ridge * self.beta
+
+    def _gap(self, score: Floats) -> float:
+        qp = self.qp
         if not self.free:
-            self.gap = box_gap(score, self.beta, qp.lo, qp.hi)
-            return self.gap
+            return box_gap(score, self.beta, qp.lo, qp.hi)
         up, down = score[self.beta < qp.hi], score[self.beta > qp.lo]
         highest, lowest = float(up.max(initial=-np.inf)), float(down.min(initial=np.inf))
-        self.gap = max(0.0, highest - lowest)
-        return self.gap
+        return max(0.0, highest - lowest)
+
+    def not_held(self, bar: float) -> Floats:
+        """Which variables no bound holds by more than `bar`, by their scores now."""
+        qp, score = self.qp, self.scores() - self.sums[2] - self.sigma * self.sums[0]
+        held = ((self.beta == qp.lo) & (score < -bar)) | ((self.beta == qp.hi) & (score > bar))
+        return np.flatnonzero(~held & (qp.lo < qp.hi))
 
     def about(self, products: Floats, along: Floats, total: float, sum_along: float) -> Floats:
         """K d (f,) of rows about the centre from the `products` of those that are not, sum d and sum d_j along_j."""
@@ -91,11 +101,15 @@ class HeldWeights:
         off = abs(missing) > ROUNDED * float(np.abs(beta).sum())
         return beta + room * (missing / total) if off and abs(missing) < total else beta
 
+    def square(self, w: Floats, total: float) -> float:
+        """D'K d, of the weights of d and its sum."""
+        centred = w - total * self.centre
+        return float(centred @ centred) + (self.qp.shift + self.sigma) * total**2
+
     def norm2(self) -> float:
         """||w||^2 about the centre, with the shift."""
-        total, along = self.sums[:2]
-        level = self.level - self.sigma
-        return float(self.w @ self.w) - 2.0 * total * along + level * total**2
+        total = float(self.sums[0])
+        return self.square(self.w, total) - self.sigma * total**2
 
     def multiply(self) -> float:
         """Move the multiplier by what the sum is off; returns by how much that changes the scores."""
