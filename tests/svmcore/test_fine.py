@@ -122,3 +122,29 @@ def test_evaluate__digits_bear_the_bar_of_a_large_C(monkeypatch):
     u = np.exp(-0.5 * cdist(X.astype(np.longdouble), X.astype(np.longdouble), "sqeuclidean")) @ beta
     dual = float(y @ beta - 0.5 * beta @ u)
     assert abs(found.dual - dual) <= found.bar + 1e-12 * abs(dual)
+
+
+@pytest.mark.parametrize(("wide", "digits"), [(0.1, 1), (3e3, 2)])
+def test_evaluate__takes_as_many_digits_as_the_objective_asks_for(wide, digits, monkeypatch):
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
+    monkeypatch.setattr(ExactKernel, "can_refine", lambda self, m: False)
+    X, rng = near(80, 32, 255, seed=5), np.random.default_rng(1)
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=80) > 0.5, 1.0, -1.0)
+    kernel = RBF(0.5)
+    points = kernel.prepare_gram(X, np.float32)
+    source = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
+    qp, met = classification(source, y, wide), []
+    beta = Solver.create("smo").solve(classification(source, y, min(wide, 10.0))).beta
+    beta[np.argsort(np.abs(beta))[: np.count_nonzero(beta == 0) + 3]] = 0.0  # three that decide are no support
+    for name in ("symmetric_product", "product"):
+
+        def spied(self, rows, *rest, real=getattr(ExactKernel, name)):
+            met.append({len(each.values.digits) for each in (rows, *rest) if isinstance(each, Points)})
+            return real(self, rows, *rest)
+
+        monkeypatch.setattr(ExactKernel, name, spied)
+    outputs = evaluate(qp, beta, resolution=1e-9 if digits == 2 else 1e-6).outputs
+    assert met == [{digits}, {digits}]
+    u = np.exp(-0.5 * cdist(X.astype(np.longdouble), X.astype(np.longdouble), "sqeuclidean")) @ beta
+    known = np.flatnonzero(beta)
+    assert np.abs(outputs - u)[known].max() < (1e-6, 1e-9)[digits - 1]
