@@ -136,13 +136,16 @@ def test_evaluate__takes_as_many_digits_as_the_objective_asks_for(wide, digits, 
     qp, met = classification(source, y, wide), []
     beta = Solver.create("smo").solve(classification(source, y, min(wide, 10.0))).beta
     beta[np.argsort(np.abs(beta))[: np.count_nonzero(beta == 0) + 3]] = 0.0  # three that decide are no support
-    for name in ("symmetric_product", "product"):
 
-        def spied(self, rows, *rest, real=getattr(ExactKernel, name)):
+    def spied(real):
+        def product(self, rows, *rest):
             met.append({len(each.values.digits) for each in (rows, *rest) if isinstance(each, Points)})
             return real(self, rows, *rest)
 
-        monkeypatch.setattr(ExactKernel, name, spied)
+        return product
+
+    for name in ("symmetric_product", "product"):
+        monkeypatch.setattr(ExactKernel, name, spied(getattr(ExactKernel, name)))
     outputs = evaluate(qp, beta, resolution=1e-9 if digits == 2 else 1e-6).outputs
     assert met == [{digits}, {digits}]
     u = np.exp(-0.5 * cdist(X.astype(np.longdouble), X.astype(np.longdouble), "sqeuclidean")) @ beta
