@@ -193,14 +193,14 @@ class _Outputs:
         known = 1.0 - rounding.relative  # the bound is a part of the exact values, the sizes are of those served
         return EPS * terms * self.sizes + (rounding.relative * self.sizes + rounding.absolute * self.length) / known
 
-    def _finest_errors(self, values: Floats) -> Floats:
-        """Bound (n,) of what twice the digits leave: the last rounding, and that of the values."""
+    def _finest_errors(self, values: Floats, rows: Any = slice(None)) -> Floats:
+        """Bound (len(rows),) of what twice the digits leave: the last rounding, and that of the values."""
         m = len(self.support)
         if self.exact is None or self._direct:
             relative, absolute = (float(m + 100) * EPS) ** 2, 0.0
         else:
             relative, absolute = self.exact.finest_rounding(m)
-        return EPS * np.abs(values) + relative * self.sizes + absolute * self.length
+        return EPS * np.abs(values) + relative * self.sizes[rows] + absolute * self.length
 
     @property
     def scores(self) -> Floats:
@@ -216,12 +216,14 @@ class _Outputs:
         if not self._is_coarse(needed):
             return
         if self.exact is None:
-            self._replace(slice(None), matvec_compensated(self.qp.source, self.coef), self._finest_errors)
+            values = self._shifted(matvec_compensated(self.qp.source, self.coef))
+            self._replace(np.arange(len(values)), values, self._finest_errors(values))
             return
         self._sharpen_by_products(needed)
         if self.exact.can_refine(len(self.support)) and self._is_coarse(needed := self._resolution(resolution)):
             for rows in self._wanted(needed):
-                self._replace(rows, self.exact.finest(rows, self.support, self.coef[self.support]), self._finest_errors)
+                values = self._shifted(self.exact.finest(rows, self.support, self.coef[self.support]))
+                self._replace(rows, values, self._finest_errors(values, rows))
 
     def _sharpen_by_products(self, needed: float) -> None:
         """From values in float64, whose bound is that of the very rows that are met."""
@@ -236,8 +238,7 @@ class _Outputs:
             else:
                 P = exact.shorter(exact.prepared(rows)) if enough else exact.prepared(rows)
                 values = exact.product(P, columns, coef)
-            bound = self._errors(exact.rounding(P, columns), terms)
-            self._replace(rows, values, lambda _, bound=bound: bound)  # type: ignore[misc]
+            self._replace(rows, self._shifted(values), self._errors(exact.rounding(P, columns), terms)[rows])
 
     @functools.cached_property
     def sum_errors(self) -> list[float]:
@@ -282,14 +283,15 @@ class _Outputs:
         if len(rows):
             yield rows
 
-    def _replace(self, rows: Floats | slice, values: Floats, bound: Any) -> None:
-        """Take the values at `rows` that are more certain than those before, by the `bound` (n,) of values (n,)."""
-        rows = np.arange(len(self.values))[rows]
-        whole = self.values.copy()
-        whole[rows] = values + self.qp.shift * self.coef.sum()
-        better = bound(whole)
-        rows = rows[better[rows] < self.errors[rows]]
-        self.values[rows], self.errors[rows] = whole[rows], better[rows]
+    def _shifted(self, values: Floats) -> Floats:
+        """Outputs of K + shift, from those of K."""
+        return values + self.qp.shift * self.coef.sum()
+
+    def _replace(self, rows: Floats, values: Floats, errors: Floats) -> None:
+        """Take the values at `rows` that are more certain than those before."""
+        better = errors < self.errors[rows]
+        rows = rows[better]
+        self.values[rows], self.errors[rows] = values[better], errors[better]
         self.exact_rows[rows] = True
 
     def _deciding(self) -> Floats:
