@@ -30,12 +30,14 @@ from svmcore.passes.compensated import (
 )
 from svmcore.passes.kernel_tiles import GRAIN, Tiles
 from svmcore.points import Extent, Floats, Moments, Points, Rows
+from svmcore.points.fine import FINE_FEATURES
 from svmcore.runtime.threads import split_range
 
 __all__ = ["ExactKernel"]
 
 PARTS = 32  # ranges of rows or columns at most: partial sums are this many numbers a row
 CHUNK = 256  # rows that are worth a thread
+KEPT = 1 << 25  # bytes of digits that are kept at most
 POLYNOMIALS = ("polynomial", "centred-polynomial")
 FINEST_KERNELS = (*POLYNOMIALS, "rbf", "tanh")
 FINEST_FEATURES = 64  # of which all products of two are formed in twice the digits
@@ -65,6 +67,8 @@ class ExactKernel:
         self.kernel = kernel.centred() if centred else kernel
         self.X = X
         self._like = like
+        self._asked = 0
+        self._digits: Points | None = None
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -93,8 +97,27 @@ class ExactKernel:
         if isinstance(self.kernel, Precomputed):
             return self.kernel.prepare(self.X[idx])
         if self._given.on_lattice:
-            return Points.refined(self.X, idx, self._given.take(idx))
+            return self._refined(idx)
         return self._as_float64(self.X[idx])
+
+    def _refined(self, idx: Any) -> Points:
+        """Rows with their digits: those of all rows are kept once more have been asked for than there are.
+
+        So it is where many problems share one K, and each asks for its own support.
+        """
+        if self._digits is None:
+            self._asked += len(np.arange(len(self))[idx])
+            if self._asked <= len(self) or not self._may_keep:
+                return Points.refined(self.X, idx, self._given.take(idx))
+            self._digits = Points.refined(self.X, slice(None), self._given)
+        return dataclasses.replace(self._digits.take(idx), whole=None)
+
+    @cached_property
+    def _may_keep(self) -> bool:
+        """Whether digits are few bytes, and those of a row the same bits whichever rows are asked for with it."""
+        given = self._given
+        few = 2 * given.values.bytes.nbytes <= KEPT and given.n_features <= FINE_FEATURES
+        return few and not given.values.exact and not given.centre.any()
 
     def shorter(self, rows: Points) -> Points:
         """Prepared rows with fewer digits, where these are enough: `rounding` tells."""

@@ -59,8 +59,8 @@ class FineCodes:
         m_1 + 128 and m_2 + 128, (n, width) uint8 each, or the first alone.
     steps
         h_1, h_2.
-    distances
-        The largest ||x - c - h k|| of a row, the same less h_1 m_1, and less h_2 m_2, rounding included.
+    missed
+        (n, 3) ||x - c - h k|| of each row, the same less h_1 m_1, and less h_2 m_2, rounding included.
     norms
         (n, 2) squared norms of the rows with one digit and with two.
     """
@@ -68,7 +68,7 @@ class FineCodes:
     coarse: Codes
     digits: tuple[Any, ...]
     steps: tuple[float, float]
-    distances: tuple[float, ...]
+    missed: Any
     norms: Any
 
     @property
@@ -80,6 +80,11 @@ class FineCodes:
     def dtype(self) -> np.dtype:
         """float64: of the kernel values that the rows are for."""
         return np.dtype(np.float64)
+
+    @cached_property
+    def distances(self) -> tuple[float, ...]:
+        """How far a row may be from the given one: with no digit, with one, and with two."""
+        return tuple(self.missed.max(axis=0, initial=0.0).tolist())
 
     @property
     def distance(self) -> float:
@@ -105,8 +110,8 @@ class FineCodes:
     def loosest(self) -> "FineCodes":
         """The same, as far from the rows as digits of any row of this lattice can be."""
         most, steps = math.sqrt(self.coarse.n_features), (2.0 * self.coarse.deviation, *self.steps)
-        far = (own + most * (0.5 + LEFT_OVER) * step for own, step in zip(self.distances, steps, strict=True))
-        return dataclasses.replace(self, distances=tuple(far))
+        far = [own + most * (0.5 + LEFT_OVER) * step for own, step in zip(self.distances, steps, strict=True)]
+        return dataclasses.replace(self, missed=np.array([far]))
 
     @cached_property
     def left(self) -> "LeftDigits":
@@ -120,7 +125,7 @@ class FineCodes:
 
     def __getitem__(self, rows: Any) -> "FineCodes":
         digits = tuple(digit[rows] for digit in self.digits)
-        return dataclasses.replace(self, coarse=self.coarse[rows], digits=digits, norms=self.norms[rows])
+        return FineCodes(self.coarse[rows], digits, self.steps, self.missed[rows], self.norms[rows])
 
 
 def refine(X: Any, rows: Any, corner: Any, codes: Codes) -> FineCodes:
@@ -146,8 +151,8 @@ def refine(X: Any, rows: Any, corner: Any, codes: Codes) -> FineCodes:
 
     split_range(len(rows), part, least=1024)
     rounding = 4 * 2.0**-53 * (codes.step * 255 + float(np.abs(corner).max(initial=0.0)))
-    longest = np.sqrt(left.max(axis=0, initial=0.0)) * MORE + rounding * np.sqrt(codes.n_features)
-    return FineCodes(codes, (high, low), (first, second), tuple(longest.tolist()), norms)
+    missed = np.sqrt(left) * MORE + rounding * np.sqrt(codes.n_features)
+    return FineCodes(codes, (high, low), (first, second), missed, norms)
 
 
 @njit_sums

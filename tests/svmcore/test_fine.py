@@ -106,6 +106,32 @@ def test_exact_kernel__values_of_digits_are_within_the_bounds_of_their_rows_and_
     np.testing.assert_allclose(exact.symmetric_product(every, coef), truth @ coef, atol=1e-10)
 
 
+@pytest.mark.parametrize("corner", [0.0, -0.3])
+def test_exact_kernel__digits_that_are_kept_are_the_same_bits(corner, monkeypatch):
+    """Many problems on one K ask for more rows than there are: those are not refined again."""
+    monkeypatch.setattr(prepared, "is_fast", lambda: True)
+    X, refined = near(60, 48, 255, seed=3, corner=corner), []
+    monkeypatch.setattr(Points, "refined", spied(refined, Points.refined))
+    kept, coef = ExactKernel(RBF(0.1), X), np.random.default_rng(0).normal(size=60)
+    for seed in range(6):
+        rows = np.random.default_rng(seed).permutation(60)[:25]
+        fresh = ExactKernel(RBF(0.1), X)
+        for exact in (kept, fresh):
+            assert exact.prepared(rows).is_fine
+        assert kept.rounding(kept.prepared(rows)) == fresh.rounding(fresh.prepared(rows))
+        np.testing.assert_array_equal(kept.product(rows, rows, coef[:25]), fresh.product(rows, rows, coef[:25]))
+    assert kept._given.centre.any() == (corner != 0.0)
+    assert (len(refined) < 6 * 8) == (corner == 0.0)
+
+
+def spied(calls, real):
+    def called(*arguments):
+        calls.append(arguments)
+        return real(*arguments)
+
+    return called
+
+
 def test_evaluate__digits_bear_the_bar_of_a_large_C(monkeypatch):
     """At a C of 3,000 a millionth of the objective is a score's ninth digit: the rows' own bound has it."""
     monkeypatch.setattr(prepared, "is_fast", lambda: True)

@@ -3,6 +3,7 @@ import importlib.metadata
 import json
 import operator
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -97,6 +98,24 @@ def test_map__an_error_that_is_no_exception_comes_back_too(two_workers):
 def test_workers__have_one_blas_thread_each(two_workers):
     info = dict(two_workers.map(lambda _: threadpoolctl.threadpool_info(), [0]))[0]
     assert {library["num_threads"] for library in info if library["user_api"] == "blas"} == {1}
+
+
+def faults_of_arrays_again(n_bytes):
+    """Pages that a worker had to be given for 20 arrays one after the other, of which each is written."""
+    import resource
+
+    counts = []
+    for _ in range(21):
+        np.empty(n_bytes, np.uint8)[::4096] = 1
+        counts.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt)
+    return counts[-1] - counts[0]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="how memory is kept is said to glibc")
+def test_workers__have_memory_again_that_they_had_before(two_workers):
+    """Dask tells them to give it back at once; a proof asks for ten arrays of a megabyte, thousands of times."""
+    found = dict(two_workers.map(faults_of_arrays_again, [1 << 20]))[0]
+    assert found < 20 * 256 / 4  # pages: a quarter of what is asked for
 
 
 def test_memory__a_task_beyond_it_is_refused_and_the_worker_lives(two_workers):
