@@ -54,8 +54,9 @@ def writing(path: Path, durable: bool = True) -> Iterator[Path]:
         if durable:
             flush(partial)
         rename(partial, path, durable)
-    finally:
+    except BaseException:
         partial.unlink(missing_ok=True)
+        raise
 
 
 def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
@@ -114,9 +115,9 @@ def flush(path: Path) -> None:
 def _make(folder: Path, durable: bool) -> None:
     """Make a folder; the name of each new one is flushed too."""
     if not folder.is_dir():
-        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()] if durable else []
         folder.mkdir(parents=True, exist_ok=True)
-        for new in missing if durable else []:
+        for new in missing:
             flush(new.parent)
 
 

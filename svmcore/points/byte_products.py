@@ -164,15 +164,12 @@ def _sum_of_bytes(row):  # type: ignore[no-untyped-def]
 @njit
 def _pack(right, sign, panels):  # type: ignore[no-untyped-def]
     for block in range(panels.shape[0]):
-        panel = panels[block]
-        for lane in range(LANES):
-            j = block * LANES + lane
-            if j < right.shape[0]:
-                row = right[j]
-                for f in range(len(row)):
-                    panel[f, lane] = row[f] ^ sign
-            else:
-                panel[:, lane] = np.uint32(0)
+        panel, rows = panels[block], right[block * LANES : (block + 1) * LANES]
+        if len(rows) < LANES:
+            panel[:] = np.uint32(0)
+        for f in range(right.shape[1]):
+            for lane in range(len(rows)):
+                panel[f, lane] = rows[lane, f] ^ sign
 
 
 @njit
