@@ -45,11 +45,24 @@ class _Pool:
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         self._inside = threading.local()
+        self._beside = 0
 
     @property
-    def inside(self) -> bool:
-        """Whether the caller is one of these threads."""
-        return getattr(self._inside, "pool", False)
+    def share(self) -> int:
+        """How many threads the caller may use: one of these none but itself, those side by side share them."""
+        return 1 if getattr(self._inside, "pool", False) else max(1, n_threads() // max(1, self._beside))
+
+    def beside(self, work: Callable[[], Made]) -> Made:
+        """Call `work`, one of several that are under way at once."""
+        self._count(1)
+        try:
+            return work()
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._beside += change
 
     def run(self, work: Callable[[int, int], None], edges: list[int]) -> None:
         """Call `work` on every range between two edges, and raise the first error."""
@@ -169,7 +182,7 @@ def split_range(n: int, work: Callable[[int, int], None], least: int = 1, grain:
     """
     pool = _pools[-1]
     # a range split again inside a thread of the pool would wait for that very thread
-    parts = 1 if pool.inside else max(1, min(n_threads(), n // max(1, least)))
+    parts = max(1, min(pool.share, n // max(1, least)))
     blocks = -(-n // grain)
     edges = [min(n, grain * (blocks * part // parts)) for part in range(parts + 1)]
     with one_blas_thread():
@@ -184,16 +197,14 @@ def side_by_side(
 ) -> Iterator[Made]:
     """Yield what each call returns, as they end, on so many threads of their own; 0 is the caller's, one by one.
 
-    Where the caller stops or a call fails, `give_up` tells those under way, and no other is begun.
-
-    >>> sorted(side_by_side([lambda: 1, lambda: 2], threads=2))
-    [1, 2]
+    While as many are under way as there are threads, none splits its ranges; the last ones do. Where the caller stops
+    or a call fails, `give_up` tells those under way, and no other is begun.
     """
     if not threads:
         yield from (each() for each in work)
         return
     with ThreadPoolExecutor(threads, "svmcore-problem") as pool:
-        futures = [pool.submit(each) for each in work]
+        futures = [pool.submit(_pools[-1].beside, each) for each in work]
         try:
             for future in as_completed(futures):
                 yield future.result()

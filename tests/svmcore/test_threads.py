@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from svmcore.runtime import threads as thread_pool
-from svmcore.runtime.threads import one_blas_thread, split_range
+from svmcore.runtime.threads import one_blas_thread, side_by_side, split_range
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,6 +64,37 @@ def test_split_range__covers_the_range_from_multiples_of_the_grain(n, least, gra
     assert ranges[-1][1] == n
     assert all(a[1] == b[0] and b[0] % grain == 0 for a, b in pairwise(ranges))
     assert len(ranges) <= threads
+
+
+def ranges_of(n):
+    found = []
+    split_range(n, lambda start, stop: found.append((start, stop)))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("n_threads", "at_once", "ranges"), [(2, 2, 1), (4, 2, 2), (5, 2, 2), (2, 3, 1), (3, 1, 3)])
+def test_split_range__of_several_at_once_shares_the_threads(n_threads, at_once, ranges, monkeypatch):
+    """Two problems on two cores that each wait for the other's threads leave a third of them idle."""
+    monkeypatch.setattr(thread_pool, "n_threads", lambda: n_threads)
+    monkeypatch.setattr(thread_pool, "_pools", [thread_pool._Pool()])
+    met, left = threading.Barrier(at_once, timeout=30), threading.Barrier(at_once, timeout=30)
+
+    def work():
+        met.wait()
+        found = ranges_of(100)
+        left.wait()
+        return found
+
+    for found in side_by_side([work] * at_once, at_once):
+        assert len(found) == ranges
+    assert len(ranges_of(100)) == n_threads  # all threads are there again
+
+
+def test_split_range__has_all_threads_after_a_call_that_failed(monkeypatch):
+    monkeypatch.setattr(thread_pool, "n_threads", lambda: 3)
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side([lambda: 1 // 0, lambda: 1], 2))
+    assert len(ranges_of(100)) == 3
 
 
 FITS = """
