@@ -199,6 +199,9 @@ def side_by_side(
 
     While as many are under way as there are threads, none splits its ranges; the last ones do. Where the caller stops
     or a call fails, `give_up` tells those under way, and no other is begun.
+
+    >>> sorted(side_by_side([lambda: 1, lambda: 2], threads=2))
+    [1, 2]
     """
     if not threads:
         yield from (each() for each in work)
