@@ -6,7 +6,8 @@ I_up = {beta < hi}, I_low = {beta > lo}, the KKT gap is max_up s - min_low s.
 
 The scans vectorise because of three habits. Membership of I_up and I_low is a penalty of 0 or 1e30. Maxima are taken
 over order-preserving integers (numba leaves float maxima scalar): of a float's bits, the low ones flip when it is
-negative. Maxima are kept per block, and the index is looked for in the winning block alone.
+negative. Maxima are kept per block, and the index is looked for in the winning block alone: as the least of all that
+match, because a loop that ends at the first is left scalar.
 """
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 BLOCK = 128
+NOWHERE = np.int32(BLOCK)  # in a block
 FAR = 1e30  # keeps a row out of a scan
 TAU = 1e-12  # curvature below this times the diagonal counts as none, as duplicate points give
 
@@ -63,45 +65,52 @@ def _step_and_extremes(s, t, k_i, k_j, up_penalty, low_penalty, best_up, best_lo
 def _find_up(s, penalty, best):  # type: ignore[no-untyped-def]
     """Index of the largest s - penalty, from the block maxima."""
     block = np.argmax(best)
-    for i in range(block * BLOCK, min((block + 1) * BLOCK, len(s))):
-        if _key32(s[i] - penalty[i]) == best[block]:
-            return i
-    return 0
+    lo, hi = block * BLOCK, min((block + 1) * BLOCK, len(s))
+    score, far, first = s[lo:hi], penalty[lo:hi], NOWHERE
+    for c in range(hi - lo):
+        first = min(first, np.int32(c) if _key32(score[c] - far[c]) == best[block] else NOWHERE)
+    return lo + first
 
 
 @njit
 def _find_low(s, penalty, best):  # type: ignore[no-untyped-def]
     """Index of the smallest s + penalty, from the block minima."""
     block = np.argmin(best)
-    for i in range(block * BLOCK, min((block + 1) * BLOCK, len(s))):
-        if _key32(s[i] + penalty[i]) == best[block]:
-            return i
-    return 0
+    lo, hi = block * BLOCK, min((block + 1) * BLOCK, len(s))
+    score, far, first = s[lo:hi], penalty[lo:hi], NOWHERE
+    for c in range(hi - lo):
+        first = min(first, np.int32(c) if _key32(score[c] + far[c]) == best[block] else NOWHERE)
+    return lo + first
+
+
+@njit
+def _gain_key(s_i, eta_i, s_t, penalty, eta_t, K_it):  # type: ignore[no-untyped-def]
+    """Bits of (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it): 0 where t is not behind i, in the order of the gains above."""
+    kind = type(s_i)
+    gap = max(s_i - s_t - penalty, kind(0))
+    return np.float32(gap * gap / max(eta_i + eta_t - kind(2) * K_it, kind(TAU))).view(np.int32)
 
 
 @njit
 def _best_gain(s_i, eta_i, k_i, s, diagonal, low_penalty, best):  # type: ignore[no-untyped-def]
     """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low."""
-    q = len(s)
     top, winner = np.int32(-1), 0
-    zero, two, tau = s.dtype.type(0), s.dtype.type(2), s.dtype.type(TAU)
     for block in range(len(best)):
-        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
+        lo, hi = block * BLOCK, min((block + 1) * BLOCK, len(s))
         score, k, d, r = s[lo:hi], k_i[lo:hi], diagonal[lo:hi], low_penalty[lo:hi]
         largest = np.int32(0)
         for c in range(hi - lo):
-            gap = max(s_i - score[c] - r[c], zero)
-            eta = max(eta_i + d[c] - two * k[c], tau)
-            largest = max(largest, np.float32(gap * gap / eta).view(np.int32))
+            largest = max(largest, _gain_key(s_i, eta_i, score[c], r[c], d[c], k[c]))
         best[block] = largest
         if largest > top:
             top, winner = largest, block
-    for t in range(winner * BLOCK, min((winner + 1) * BLOCK, q)):
-        gap = max(s_i - s[t] - low_penalty[t], zero)
-        eta = max(eta_i + diagonal[t] - two * k_i[t], tau)
-        if np.float32(gap * gap / eta).view(np.int32) == top:
-            return t
-    return 0
+    lo, hi = winner * BLOCK, min((winner + 1) * BLOCK, len(s))
+    score, k, d, r = s[lo:hi], k_i[lo:hi], diagonal[lo:hi], low_penalty[lo:hi]
+    first = NOWHERE
+    for c in range(hi - lo):
+        key = _gain_key(s_i, eta_i, score[c], r[c], d[c], k[c])
+        first = min(first, np.int32(c) if key == top else NOWHERE)
+    return lo + first
 
 
 @njit

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from svmcore import Precomputed, ResidentGram
-from svmcore.certificate import _Outputs, evaluate
+from svmcore.certificate import evaluate
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.rounding import Rounding
+from svmcore.outputs import BoundedOutputs
 from svmcore.qp import NO_GROUPS, Groups
 
 from ..small_programs import Served, program, small, truth
@@ -227,7 +228,7 @@ def test_planted_errors__the_quick_look_changes_no_proof(kind, monkeypatch):
             yield evaluate(qp, beta, resolution).certificate
 
     quick, said = [*proofs()], []
-    monkeypatch.setattr(_Outputs, "_is_fine", lambda self, resolution: bool(said.append(1)))
+    monkeypatch.setattr(BoundedOutputs, "_is_fine", lambda self, resolution: bool(said.append(1)))
     close = [*proofs()]
     assert quick == close
     assert said

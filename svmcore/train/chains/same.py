@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from svmcore.certificate import Certificate, Evaluation, free_multipliers
+from svmcore.certificate import Certificate, Evaluation
+from svmcore.outputs import free_multipliers
 from svmcore.primal import at_groups, slope
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status

@@ -1,0 +1,257 @@
+r"""Outputs u = (K + shift) beta (n,) with a bound of the error of each, computed again where they could decide.
+
+Values of K that a solver was served may be float32, so that an output is off by up to
+
+.. math::  |u'_i - u_i| \\le e_i = relative (|K| |\beta|)_i + absolute \\|\beta\\|_1
+
+The gap and the objectives of a certificate hang on few rows: the support vectors, those whose score could be an
+extreme, and those that could cost a loss. Theirs are computed from the rows in float64, then in twice its digits.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from svmcore.points import Floats
+from svmcore.primal import at_groups, primal_at, slope
+from svmcore.qp import SignedQP, exact_sum
+from svmcore.sources.base import matvec_compensated
+
+__all__ = ["BoundedOutputs", "KnownOutputs", "dual_at", "free_multipliers", "parts"]
+
+EPS = float(np.finfo(np.float64).eps)
+ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
+OBJECTIVE = 5e-7  # relative error of the objectives that calls for finer values
+
+
+class BoundedOutputs:
+    """Those of one beta, as a source serves them."""
+
+    def __init__(self, qp: SignedQP, beta: Floats) -> None:
+        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
+        self.support = np.flatnonzero(self.coef)
+        self.length = float(np.abs(self.coef).sum())
+        self.exact: Any = qp.source.exact
+        self.exact_rows = np.zeros(qp.source.n, dtype=bool)
+        self.values, self.sizes = self._served()
+        if qp.shift:
+            self.values = self.values + qp.shift * self.coef.sum()
+            self.sizes = self.sizes + qp.shift * self.length
+        served = None if self.exact is None else qp.source.rounding
+        self.errors = self._finest_errors(self.values) if self._direct else self._errors(served)
+        self.sizes = np.where(np.isfinite(self.errors), self.sizes + self.errors, self.sizes)  # of the exact values
+
+    @property
+    def _direct(self) -> bool:
+        """Whether exact outputs cost less than served ones: a linear kernel's, through its weights."""
+        return self.exact is not None and self.exact.is_direct
+
+    def _served(self) -> tuple[Floats, Floats]:
+        if not self._direct:
+            return self.qp.source.outputs(self.coef)
+        rows = np.arange(self.qp.source.n)
+        self.exact_rows[:] = True
+        return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)
+
+    def _errors(self, rounding: Any, terms: float | None = None) -> Floats:
+        """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
+        terms = terms or len(self.support) / 8.0 + 8.0
+        if rounding is None:
+            return EPS * terms * self.sizes
+        if not rounding.relative < 1.0:  # a kernel that does not say, or as good as nothing
+            return np.full_like(self.sizes, np.inf)
+        known = 1.0 - rounding.relative  # the bound is a part of the exact values, the sizes are of those served
+        return EPS * terms * self.sizes + (rounding.relative * self.sizes + rounding.absolute * self.length) / known
+
+    def _finest_errors(self, values: Floats, rows: Any = slice(None)) -> Floats:
+        """Bound (len(rows),) of what twice the digits leave: the last rounding, and that of the values."""
+        m = len(self.support)
+        if self.exact is None or self._direct:
+            relative, absolute = (float(m + 100) * EPS) ** 2, 0.0
+        else:
+            relative, absolute = self.exact.finest_rounding(m)
+        return EPS * np.abs(values) + relative * self.sizes[rows] + absolute * self.length
+
+    @property
+    def scores(self) -> Floats:
+        """S (m,) of the variables."""
+        qp = self.qp
+        return qp.p - qp.at_variables(self.values) - qp.ridge * self.beta
+
+    def sharpen(self, resolution: float) -> None:
+        """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
+        if self._direct or self._is_fine(resolution):
+            return
+        needed = self._resolution(resolution)
+        if not self._is_coarse(needed):
+            return
+        if self.exact is None:
+            values = self._shifted(matvec_compensated(self.qp.source, self.coef))
+            self._replace(np.arange(len(values)), values, self._finest_errors(values))
+            return
+        self._sharpen_by_products(needed)
+        if self.exact.can_refine(len(self.support)) and self._is_coarse(needed := self._resolution(resolution)):
+            for rows in self._wanted(needed):
+                values = self._shifted(self.exact.finest(rows, self.support, self.coef[self.support]))
+                self._replace(rows, values, self._finest_errors(values, rows))
+
+    def _sharpen_by_products(self, needed: float) -> None:
+        """From values in float64, whose bound is that of the very rows that are met."""
+        exact, coef, terms = self.exact, self.coef[self.support], self.exact.summands(len(self.support))
+        columns = exact.columns(self.support)
+        short = exact.shorter(columns)
+        enough = self._errors(exact.rounding(short), terms)[self.support].max(initial=0.0) <= needed
+        columns = short if enough else columns
+        for rows in self._wanted(needed):
+            if rows is self.support:
+                P, values = columns, exact.symmetric_product(rows, coef, columns)
+            else:
+                P = exact.shorter(exact.prepared(rows)) if enough else exact.prepared(rows)
+                values = exact.product(P, columns, coef)
+            self._replace(rows, self._shifted(values), self._errors(exact.rounding(P, columns), terms)[rows])
+
+    @functools.cached_property
+    def sum_errors(self) -> list[float]:
+        """By how much the sum of each group is off."""
+        return [_sum_error(self.qp, self.beta, g) for g in range(len(self.qp.groups.sums))]
+
+    def doubt_sums(self) -> None:
+        """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""
+        missed = min(sum(self.sum_errors), ROUNDED_SUM * self.length)  # more is no rounding: it is the infeasibility
+        self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
+
+    def _is_fine(self, of_gap: float) -> bool:
+        """Whether no output is less certain than `_resolution` asks for, by a bound of that which costs little."""
+        qp = self.qp
+        steepest = float(np.maximum(np.abs(qp.lo), np.abs(qp.hi)).sum())  # no slope is larger; infinite: nobody knows
+        value = abs(dual_at(qp, self.beta, float(self.coef @ self.values)))
+        total = max(steepest, 0.5 * self.length)
+        return bool(total > 0.0 and self.errors.max(initial=0.0) <= min(of_gap, OBJECTIVE * value / total))
+
+    def _resolution(self, of_gap: float) -> float:
+        """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
+        qp, score, norm2 = self.qp, self.scores, float(self.coef @ self.values)
+        multipliers = free_multipliers(qp, self.beta, score)
+        value = max(abs(dual_at(qp, self.beta, norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
+        residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
+        slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
+        total = float(np.where(np.isfinite(slopes), slopes, np.abs(self.beta)).sum())
+        total = max(total, 0.5 * self.length)  # the norm is in both objectives, losses in one
+        return min(of_gap, OBJECTIVE * value / total) if total > 0.0 and np.isfinite(value) else of_gap
+
+    def _is_coarse(self, resolution: float) -> bool:
+        """Whether a row of the support, or one that could decide, is less certain than it should be."""
+        rows = np.concatenate([self.support, self._deciding()])
+        return bool((self.errors[rows] > resolution).any())
+
+    def _wanted(self, resolution: float) -> Iterator[Floats]:
+        """The support first, which decides the objectives too; then what could still be an extreme."""
+        if self.errors[self.support].max(initial=0.0) > resolution:
+            yield self.support
+        rows = self._deciding()
+        rows = rows[self.errors[rows] > resolution]
+        if len(rows):
+            yield rows
+
+    def _shifted(self, values: Floats) -> Floats:
+        """Outputs of K + shift, from those of K."""
+        return values + self.qp.shift * self.coef.sum()
+
+    def _replace(self, rows: Floats, values: Floats, errors: Floats) -> None:
+        """Take the values at `rows` that are more certain than those before."""
+        better = errors < self.errors[rows]
+        rows = rows[better]
+        self.values[rows], self.errors[rows] = values[better], errors[better]
+        self.exact_rows[rows] = True
+
+    def _deciding(self) -> Floats:
+        """Rows of K with a variable whose score could be an extreme, or whose loss could be above 0."""
+        qp, score, error = self.qp, self.scores, self.qp.at_variables(self.errors)
+        grows, shrinks = self.beta < qp.hi, self.beta > qp.lo
+        decides = np.zeros(qp.m, dtype=bool)
+        for at, anchored in parts(qp):
+            least = float((score - error)[at][grows[at]].max(initial=0.0 if anchored else -np.inf))
+            most = float((score + error)[at][shrinks[at]].min(initial=0.0 if anchored else np.inf))
+            inner, outer = min(least, most), max(least, most)
+            decides[at] = (grows[at] & ((score + error)[at] >= inner)) | (shrinks[at] & ((score - error)[at] <= outer))
+        found = np.flatnonzero(decides)
+        return found if qp.rows is None else np.unique(qp.rows[found])
+
+    def bars(self, multipliers: Floats) -> tuple[float, int]:
+        """(bound of the error of primal and dual, rows with exact outputs)."""
+        qp = self.qp
+        norm2 = 0.5 * _weighted(np.abs(self.coef), self.errors)
+        residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
+        error = qp.at_variables(self.errors)
+        slope = np.abs(_steepest(qp, residual, error))
+        slope[~np.isfinite(slope)] = 0.0
+        losses = float(slope @ np.abs(residual))
+        sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
+        return norm2 + _weighted(slope, error) + sums, int(self.exact_rows.sum())
+
+
+class KnownOutputs(BoundedOutputs):
+    """Outputs (n,) that somebody has computed, with bounds (n,) of their errors."""
+
+    def __init__(self, qp: SignedQP, beta: Floats, values: Floats, errors: Floats) -> None:
+        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
+        self.length = float(np.abs(self.coef).sum())
+        self.exact_rows = np.ones(qp.source.n, dtype=bool)
+        self.values = values + qp.shift * self.coef.sum() if qp.shift else values
+        self.errors = errors + EPS * abs(qp.shift) * self.length
+
+    def sharpen(self, resolution: float) -> None:
+        """They are what they are."""
+
+
+def _weighted(weights: Floats, errors: Floats) -> float:
+    """Sum of the errors (n,) with their weights >= 0; one without a weight may be infinite."""
+    counts = weights > 0
+    return float(weights[counts] @ errors[counts])
+
+
+def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
+    """The slope (m,) of h_v of largest size where the residual is uncertain by `error`."""
+    up, down = slope(qp, residual + error), slope(qp, residual - error)
+    return np.where(np.abs(up) > np.abs(down), up, down)
+
+
+def parts(qp: SignedQP):  # type: ignore[no-untyped-def]
+    """(index of variables, whether extremes are taken together with 0): each group, and those in none."""
+    for g in range(len(qp.groups.sums)):
+        yield qp.groups.members(g, qp.m), False
+    if not qp.groups.sums:
+        yield slice(0, qp.m), True
+    elif qp.groups.codes is not None and (qp.groups.codes < 0).any():
+        yield np.flatnonzero(qp.groups.codes < 0), True
+
+
+def free_multipliers(qp: SignedQP, beta: Floats, score: Floats) -> Floats:
+    """Multipliers (k,) of the groups that the scores (m,) of the free variables tell; see `_multiplier`."""
+    return np.array([_multiplier(qp, beta, score, g) for g in range(len(qp.groups.sums))])
+
+
+def _multiplier(qp: SignedQP, beta: Floats, score: Floats, g: int) -> float:
+    """Multiplier of group g: the average of the scores of the free variables.
+
+    Without any, the middle of [min, max], as LIBSVM; nan where one of these is missing.
+    """
+    at = qp.groups.members(g, qp.m)
+    part, grows, shrinks = score[at], beta[at] < qp.hi[at], beta[at] > qp.lo[at]
+    free = part[grows & shrinks]
+    if len(free):
+        return float(free.mean())
+    m, low = float(part[grows].max(initial=-np.inf)), float(part[shrinks].min(initial=np.inf))
+    return 0.5 * (m + low) if m > -np.inf and low < np.inf else np.nan
+
+
+def dual_at(qp: SignedQP, beta: Floats, norm2: float) -> float:
+    """Value of the dual at a beta (m,) with beta'u = `norm2`."""
+    return float(qp.p @ beta - 0.5 * (norm2 + (qp.ridge * beta) @ beta))
+
+
+def _sum_error(qp: SignedQP, beta: Floats, g: int) -> float:
+    """By how much the sum of group g is off: scores of K and of K centred differ by as much of a kernel value."""
+    return abs(exact_sum(np.append(beta[qp.groups.members(g, qp.m)], -qp.groups.sums[g])))
