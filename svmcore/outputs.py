@@ -24,6 +24,7 @@ __all__ = ["BoundedOutputs", "KnownOutputs", "dual_at", "free_multipliers", "par
 EPS = float(np.finfo(np.float64).eps)
 ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
 OBJECTIVE = 5e-7  # relative error of the objectives that calls for finer values
+EXACT = 2.0  # what a value of K in float64 costs over one that is served
 
 
 class BoundedOutputs:
@@ -35,12 +36,12 @@ class BoundedOutputs:
         self.length = float(np.abs(self.coef).sum())
         self.exact: Any = qp.source.exact
         self.exact_rows = np.zeros(qp.source.n, dtype=bool)
-        self.values, self.sizes = self._served()
+        self.exact_rows[:] = self._direct or self._served_in_vain
+        self.values, self.sizes = self._first()
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
             self.sizes = self.sizes + qp.shift * self.length
-        served = None if self.exact is None else qp.source.rounding
-        self.errors = self._finest_errors(self.values) if self._direct else self._errors(served)
+        self.errors = self._first_errors()
         self.sizes = np.where(np.isfinite(self.errors), self.sizes + self.errors, self.sizes)  # of the exact values
 
     @property
@@ -48,12 +49,42 @@ class BoundedOutputs:
         """Whether exact outputs cost less than served ones: a linear kernel's, through its weights."""
         return self.exact is not None and self.exact.is_direct
 
-    def _served(self) -> tuple[Floats, Floats]:
-        if not self._direct:
-            return self.qp.source.outputs(self.coef)
-        rows = np.arange(self.qp.source.n)
-        self.exact_rows[:] = True
-        return self.exact.product(rows, self.support, self.coef[self.support]), self.exact.sizes(self.coef)
+    @functools.cached_property
+    def _served_in_vain(self) -> bool:
+        """Whether more values of K would be computed to be served than to be exact for all rows, not the support alone.
+
+        |K_ij| is known to be at most the root of K_ii K_jj then, so that nothing served is needed for a bound.
+        """
+        source, m = self.qp.source, len(self.support)
+        if self.exact is None or self._direct or not source.psd or not self.exact.unit.relative < 1.0:
+            return False
+        return bool(source.missing(self.support) * source.n > EXACT * (source.n - m) * m)
+
+    def _first(self) -> tuple[Floats, Floats]:
+        """Outputs of K (n,), and a bound (n,) of (|K| |coef|)."""
+        source, coef = self.qp.source, self.coef[self.support]
+        if self._served_in_vain:
+            unit = self.exact.unit
+            lengths = np.sqrt(np.maximum(self.exact.diagonal(), 0.0) / (1.0 - unit.relative) + unit.absolute)
+            return self._from_rows(coef), lengths * float(np.abs(self.coef) @ lengths)
+        if self._direct:
+            return self.exact.product(np.arange(source.n), self.support, coef), self.exact.sizes(self.coef)
+        return source.outputs(self.coef)
+
+    def _from_rows(self, coef: Floats) -> Floats:
+        """All outputs in float64; those of the support from each of its pairs once."""
+        rest = np.flatnonzero(self.coef == 0.0)
+        columns, values = self.exact.columns(self.support), np.empty(self.qp.source.n)
+        values[self.support] = self.exact.symmetric_product(self.support, coef, columns)
+        values[rest] = self.exact.product(rest, columns, coef)
+        return values
+
+    def _first_errors(self) -> Floats:
+        if self._direct:
+            return self._finest_errors(self.values)
+        if self._served_in_vain:
+            return self._errors(self.exact.unit, self.exact.summands(len(self.support)))
+        return self._errors(None if self.exact is None else self.qp.source.rounding)
 
     def _errors(self, rounding: Any, terms: float | None = None) -> Floats:
         """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""

@@ -41,7 +41,7 @@ class WorkingSet:
         fresh = np.arange(q, min(q + len(newcomers), self.capacity))
         surplus = len(newcomers) - len(fresh)
         worth = self.state.importance(self.members) if surplus else self.members
-        leaving = np.argpartition(worth, surplus - 1)[:surplus] if surplus else np.empty(0, dtype=np.int64)
+        leaving = np.sort(np.argpartition(worth, surplus - 1)[:surplus]) if surplus else np.empty(0, dtype=np.int64)
         places = np.concatenate([fresh, leaving])
         self.outside[self.members[leaving]] = True
         self.outside[newcomers] = False

@@ -92,6 +92,10 @@ class Source(ABC):
         """How many columns may be looked up at once."""
         return self.n
 
+    def missing(self, idx: Floats) -> int:
+        """How many of the columns `idx` a lookup would compute; 0 where nobody counts them."""
+        return 0
+
     @property
     def n_columns(self) -> int:
         """How many columns there are: n, but for a source of some rows of K alone."""

@@ -120,6 +120,10 @@ class CachedColumns(Source):
         """Whether each column of `idx` is in the cache, (len(idx),) bool."""
         return self.slot_of[idx] >= 0
 
+    def missing(self, idx: Floats) -> int:
+        """How many of the columns `idx` are not in the cache; all, where they do not fit: each evicts one of them."""
+        return len(idx) if len(idx) > self.capacity else int((~self.held(idx)).sum())
+
     def lookup(self, idx: Floats) -> Lookup:
         """Slots of the arena that hold the columns `idx`, at most `capacity` of them; missing ones are computed."""
         idx = np.asarray(idx, dtype=np.int64)

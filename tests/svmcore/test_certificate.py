@@ -4,8 +4,21 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC, LinearSVC
 
-from svmcore import RBF, Bias, Hinge, ResidentGram, SquaredHinge, certify, classification
+from svmcore import (
+    RBF,
+    Bias,
+    CachedColumns,
+    ComputedColumns,
+    Hinge,
+    Points,
+    Polynomial,
+    ResidentGram,
+    SquaredHinge,
+    certify,
+    classification,
+)
 from svmcore.certificate import evaluate
+from svmcore.kernels.exact import ExactKernel
 from svmcore.solvers import Solver
 
 from .. import problems
@@ -165,3 +178,26 @@ def test_evaluate__objectives_are_known_where_no_row_has_a_loss():
     assert found.dual == pytest.approx(
         1.2 - 0.5 * 1.2**2 - 2 * 0.6**2 / 4, rel=1e-6
     )  # sum |beta|, ||w||^2, beta^2 / 4 C
+
+
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.4), Polynomial(gamma=0.5, degree=2, coef0=1.0)], ids=lambda k: k.name)
+@pytest.mark.parametrize(("share", "kept", "served"), [(0.9, 30, 0), (0.9, 300, 270), (0.1, 30, 30), (0.1, 20, 30)])
+def test_certify__computes_no_columns_that_would_have_to_be_computed_again(monkeypatch, kernel, share, kept, served):
+    """Where the cache has not enough of the support, whose rows are most of all, outputs come from the rows."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(300, 4)), np.tile([1.0, -1.0], 150)
+    beta = y * np.where(np.arange(300) < 300 * share, rng.uniform(0.1, 1.0, 300), 0.0)
+    exact = ExactKernel(kernel, X)
+    source = ComputedColumns(kernel, Points.prepare(X, None, np.float32), np.float32, exact)
+    columns = CachedColumns(source, kept * 300 * 4)
+    columns.lookup(np.flatnonzero(beta)[:kept])
+    known, asked = evaluate(classification(ResidentGram(kernel(X, X)), y, 1.0), beta), []
+    lookup = CachedColumns.lookup
+    monkeypatch.setattr(CachedColumns, "lookup", lambda self, idx: asked.extend(idx) or lookup(self, idx))
+    found = evaluate(classification(columns, y, 1.0), beta)
+    assert len(set(asked)) == served
+    np.testing.assert_allclose(found.outputs, known.outputs, rtol=0.0, atol=1e-12 * np.abs(beta).sum() * 100)
+    claims, truth = found.certificate, known.certificate
+    assert abs(claims.kkt_gap - truth.kkt_gap) <= claims.uncertainty + 1e-11
+    assert abs(claims.primal - truth.primal) <= claims.bar + 1e-11 * truth.primal
+    assert not claims.is_wide(1e-3)
