@@ -129,6 +129,10 @@ class WorkingSetState(ABC):
     def snapshot(self) -> Floats:
         """All variables (m,), a copy."""
 
+    def scores(self) -> Floats | None:
+        """All scores (m,) as they are kept, where they are in this process; else None."""
+        return None
+
     def end(self) -> None:  # noqa: B027  -- most states have nothing to give back
         """The state is not asked any more."""
 
@@ -218,6 +222,10 @@ class MemoryState(WorkingSetState):
     def snapshot(self) -> Floats:
         """A copy of beta."""
         return self.beta.copy()
+
+    def scores(self) -> Floats | None:
+        """The scores themselves."""
+        return self.score
 
 
 def _largest(idx: Floats, values: Floats, count: int) -> Floats:

@@ -86,11 +86,15 @@ class Solves:
 
 @dataclasses.dataclass(eq=False)
 class Outcome:
-    """What a solver's own loop returns: the last beta (m,), why it ended, and the steps of the whole solve so far."""
+    """What a solver's own loop returns: the last beta (m,), why it ended, and the steps of the whole solve so far.
+
+    `score` (m,) is what the solver has kept at `beta`, if it did: good enough for an estimate, never for a proof.
+    """
 
     status: Status
     n_iter: int
     beta: Floats
+    score: Floats | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,9 +237,12 @@ class Solver(Plugin, ABC):
         monitor = Monitor(warn=False)
         monitor.time_limit = self.time_limit
         outcome = self._solve(qp, qp.feasible(None), None, monitor, 0)
-        outcome.beta = qp.feasible(outcome.beta)
+        beta, outcome.beta = outcome.beta, qp.feasible(outcome.beta)
         coef = qp.at_rows(outcome.beta)
-        outputs, _ = qp.source.direct_outputs(coef) or qp.source.outputs(coef)
+        if outcome.score is not None and qp.rows is None and np.array_equal(beta, outcome.beta):
+            outputs = qp.p - outcome.score - qp.ridge * beta - qp.shift * coef.sum()
+        else:
+            outputs, _ = qp.source.direct_outputs(coef) or qp.source.outputs(coef)
         return judged(qp, outcome, evaluate(qp, outcome.beta, known=(outputs, np.zeros_like(outputs))), ())
 
     def _solution(self, qp: SignedQP, outcome: Outcome, found: Evaluation, monitor: Monitor) -> Solution:

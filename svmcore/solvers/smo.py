@@ -151,7 +151,7 @@ class _Rounds:
                 self.monitor.keeps(self.state.snapshot)
         finally:
             self.working.release()
-        return Outcome(status, self.n_iter, self.state.snapshot())
+        return Outcome(status, self.n_iter, self.state.snapshot(), self.state.scores())
 
     def _ends(self) -> Status | None:
         gap = self.state.kkt_gap()
