@@ -69,7 +69,7 @@ def _find_up(s, penalty, best):  # type: ignore[no-untyped-def]
     score, far, first = s[lo:hi], penalty[lo:hi], NOWHERE
     for c in range(hi - lo):
         first = min(first, np.int32(c) if _key32(score[c] - far[c]) == best[block] else NOWHERE)
-    return lo + first
+    return lo + first % BLOCK  # of scores that are no numbers none matches
 
 
 @njit
@@ -80,7 +80,7 @@ def _find_low(s, penalty, best):  # type: ignore[no-untyped-def]
     score, far, first = s[lo:hi], penalty[lo:hi], NOWHERE
     for c in range(hi - lo):
         first = min(first, np.int32(c) if _key32(score[c] + far[c]) == best[block] else NOWHERE)
-    return lo + first
+    return lo + first % BLOCK  # of scores that are no numbers none matches
 
 
 @njit
@@ -110,7 +110,7 @@ def _best_gain(s_i, eta_i, k_i, s, diagonal, low_penalty, best):  # type: ignore
     for c in range(hi - lo):
         key = _gain_key(s_i, eta_i, score[c], r[c], d[c], k[c])
         first = min(first, np.int32(c) if key == top else NOWHERE)
-    return lo + first
+    return lo + first % BLOCK  # of scores that are no numbers none matches
 
 
 @njit
