@@ -10,15 +10,18 @@ from svmcore import (
     CachedColumns,
     ComputedColumns,
     Hinge,
+    Linear,
     Points,
     Polynomial,
     ResidentGram,
     SquaredHinge,
+    Tanh,
     certify,
     classification,
 )
 from svmcore.certificate import evaluate
 from svmcore.kernels.exact import ExactKernel
+from svmcore.outputs import BoundedOutputs
 from svmcore.solvers import Solver
 
 from .. import problems
@@ -180,24 +183,55 @@ def test_evaluate__objectives_are_known_where_no_row_has_a_loss():
     )  # sum |beta|, ||w||^2, beta^2 / 4 C
 
 
-@pytest.mark.parametrize("kernel", [RBF(gamma=0.4), Polynomial(gamma=0.5, degree=2, coef0=1.0)], ids=lambda k: k.name)
-@pytest.mark.parametrize(("share", "kept", "served"), [(0.9, 30, 0), (0.9, 300, 270), (0.1, 30, 30), (0.1, 20, 30)])
-def test_certify__computes_no_columns_that_would_have_to_be_computed_again(monkeypatch, kernel, share, kept, served):
-    """Where the cache has not enough of the support, whose rows are most of all, outputs come from the rows."""
+def lost(monkeypatch, kernel, share, kept):
+    """(program whose cache has lost all but `kept` columns of the support, that of the true K, beta, columns met, K)."""
     rng = np.random.default_rng(5)
     X, y = rng.normal(size=(300, 4)), np.tile([1.0, -1.0], 150)
     beta = y * np.where(np.arange(300) < 300 * share, rng.uniform(0.1, 1.0, 300), 0.0)
-    exact = ExactKernel(kernel, X)
-    source = ComputedColumns(kernel, Points.prepare(X, None, np.float32), np.float32, exact)
+    source = ComputedColumns(kernel, Points.prepare(X, None, np.float32), np.float32, ExactKernel(kernel, X))
     columns = CachedColumns(source, kept * 300 * 4)
     columns.lookup(np.flatnonzero(beta)[:kept])
-    known, asked = evaluate(classification(ResidentGram(kernel(X, X)), y, 1.0), beta), []
-    lookup = CachedColumns.lookup
+    asked, lookup = [], CachedColumns.lookup
     monkeypatch.setattr(CachedColumns, "lookup", lambda self, idx: asked.extend(idx) or lookup(self, idx))
-    found = evaluate(classification(columns, y, 1.0), beta)
+    K = kernel(X, X)
+    return classification(columns, y, 1.0), classification(ResidentGram(K), y, 1.0), beta, asked, K
+
+
+SMALL = Polynomial(gamma=0.05, degree=2, coef0=0.1)  # some of its values are below 1, some above
+
+
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.4), SMALL], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(("share", "kept", "served"), [(0.9, 30, 0), (0.9, 300, 270), (0.1, 30, 30), (0.1, 20, 30)])
+def test_certify__computes_no_columns_that_the_cache_has_lost(monkeypatch, kernel, share, kept, served):
+    """Where more values would be served than are missing for all rows, these come from the rows."""
+    qp, true, beta, asked, K = lost(monkeypatch, kernel, share, kept)
+    found, truth = evaluate(qp, beta, 1e-5), evaluate(true, beta).certificate
     assert len(set(asked)) == served
-    np.testing.assert_allclose(found.outputs, known.outputs, rtol=0.0, atol=1e-12 * np.abs(beta).sum() * 100)
-    claims, truth = found.certificate, known.certificate
+    claims, digits = found.certificate, 1e-6 if served else 1e-13
+    np.testing.assert_allclose(found.outputs, K @ beta, rtol=0.0, atol=digits * np.abs(beta).sum() * K.max())
     assert abs(claims.kkt_gap - truth.kkt_gap) <= claims.uncertainty + 1e-11
     assert abs(claims.primal - truth.primal) <= claims.bar + 1e-11 * truth.primal
     assert not claims.is_wide(1e-3)
+    assert claims.exact == 300 or served
+
+
+@pytest.mark.parametrize("kernel", [RBF(gamma=0.4), SMALL], ids=lambda kernel: kernel.name)
+def test_certify__bounds_values_that_nobody_served_by_the_diagonal(monkeypatch, kernel):
+    """By Cauchy and Schwarz, |K_ij| is at most the root of K_ii K_jj."""
+    qp, _, beta, asked, K = lost(monkeypatch, kernel, 0.9, 30)
+    root = np.sqrt(np.diag(K))
+    sizes = BoundedOutputs(qp, beta).sizes
+    np.testing.assert_allclose(sizes, root * (np.abs(beta) @ root), rtol=1e-9, atol=0.0)
+    assert not asked
+    assert (sizes >= np.abs(K) @ np.abs(beta)).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "served"), [(Tanh(gamma=0.1, coef0=-1.0), 270), (Linear(), 0)], ids=["tanh", "linear"]
+)
+def test_certify__takes_other_ways_where_that_bound_is_none_or_not_needed(monkeypatch, kernel, served):
+    qp, true, beta, asked, _ = lost(monkeypatch, kernel, 0.9, 30)
+    claims, truth = evaluate(qp, beta, 1e-5).certificate, evaluate(true, beta).certificate
+    assert len(set(asked)) == served
+    assert abs(claims.kkt_gap - truth.kkt_gap) <= claims.uncertainty + 1e-11
+    assert BoundedOutputs(qp, beta).errors.max() < (1e-2 if served else 1e-13)
