@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 TOL = 1e-3
+NAMES = ("digits", "letters", "cancer", "wine", "batch")
 
 
 def digits_run(folder: Path) -> Path:

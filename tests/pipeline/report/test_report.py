@@ -1,85 +1,24 @@
+"""Reports: pages that stand alone, hold the numbers of their runs, and leave out what is missing."""
+
 import base64
 import gzip
 import hashlib
 import json
-import random
 import re
 import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
 
 import pytest
 
-from pipeline.report.batch import batch_of
 from pipeline.report.page import render, write_report
 from pipeline.report.record import read_run
 from svmcore.errors import InputError
 
-from . import report_runs
+from .report_runs import NAMES
+from .taken_apart import Page
 
-VOID = {"meta", "link", "br", "img", "hr", "input", "col", "source", "wbr", "base", "area", "embed", "track"}
 INDEX = "../../index.html"
-NAMES = ("digits", "letters", "cancer", "wine", "batch")
-
-
-class Page(HTMLParser):
-    """A page taken apart; asserts that every element is closed in order."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.open, self.tags, self.attributes, self.words, self.values = [], set(), [], [], []
-        self.feed(html)
-        self.close()
-        assert self.open == []
-        self.text = " ".join(" ".join(self.words).split())
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes += attrs
-        self.values += [value for key, value in attrs if key == "data-v" or (tag, key) == ("data", "value")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.add(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "script"} & set(self.open):
-            self.words.append(data)
-
-    def all(self, name):
-        return [value for key, value in self.attributes if key == name]
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("reports")
-    return {name: getattr(report_runs, f"{name}_run")(root / name / "20260102T030405-0123abcd") for name in NAMES}
-
-
-@pytest.fixture(scope="session")
-def pages(runs):
-    return {name: write_report(folder).read_text() for name, folder in runs.items()}
-
-
-@pytest.fixture
-def edited(runs, tmp_path):
-    """Copy a run, let `change(metrics, evaluation)` alter it, return the page."""
-
-    def make(name, change):
-        folder = shutil.copytree(runs[name], tmp_path / name)
-        metrics, evaluation = (json.loads((folder / f).read_text()) for f in ("metrics.json", "evaluation.json"))
-        change(metrics, evaluation)
-        (folder / "metrics.json").write_text(json.dumps(metrics))
-        (folder / "evaluation.json").write_text(json.dumps(evaluation))
-        return write_report(folder).read_text()
-
-    return make
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -192,15 +131,6 @@ def test_report__escapes_labels_names_and_config(runs, tmp_path):
     assert "&lt;script&gt;alert(1)&lt;" in legend[: legend.index("</svg>")]
 
 
-def test_report__labels_are_text_not_mathematics(edited):
-    def rename(metrics, evaluation):
-        evaluation["history"][0]["label"], evaluation["history"][1]["label"] = "$x$ 猫", "#050000 url(#a"
-
-    page = Page(edited("digits", rename))
-    assert "$x$ 猫" in page.text
-    assert "#050000 url(#a" in page.text
-
-
 MISSING = {
     "evaluation": {
         "curves": "ROC curve",
@@ -258,129 +188,6 @@ def test_report__metrics_are_in_the_page_to_take_away(pages, runs):
     assert found == json.loads((runs["wine"] / "metrics.json").read_text())
 
 
-def test_report__of_100_classes_and_1000_points_is_below_a_megabyte(runs, tmp_path):
-    folder = shutil.copytree(runs["batch"], tmp_path / "large")
-    metrics, evaluation = (json.loads((folder / f).read_text()) for f in ("metrics.json", "evaluation.json"))
-    rng = random.Random(0)
-    grid = [{"C": 10.0**a, "kernel.gamma": 2.0**-b} for a in range(-10, 10) for b in range(50)]
-    entry = {"std_score": 0.0123456789, "kkt_gap": 9.876543e-4, "n_support": 123, "status": "converged"}
-    metrics["points"] = [
-        entry
-        | {
-            "params": p,
-            "mean_score": rng.random(),
-            "fold_scores": [rng.random() for _ in range(5)],
-            "seconds": rng.random(),
-        }
-        for p in grid
-    ]
-    metrics["best"] = metrics["points"][0]
-    metrics["per_class"] = [
-        metrics["per_class"][0] | {"label": k, "primal": rng.random(), "bias": rng.random()} for k in range(100)
-    ]
-    evaluation["classes"] = metrics["classes"] = list(range(100))
-    evaluation["confusion"] = [[rng.randint(0, 9) for _ in range(100)] for _ in range(100)]
-    axis = [k / 24 for k in range(25)]
-    curve = evaluation["curves"][0] | {"tpr": [x**0.3 for x in axis], "fpr": axis, "threshold": [None, *axis[1:]]}
-    evaluation["curves"] = [curve | {"label": k} for k in range(100)]
-    points = [[rng.random() * k, k, 10 ** -(k / 20)] for k in range(80)]
-    evaluation["history"] = [{"label": k, "points": points} for k in range(100)]
-    for file, content in (("metrics.json", metrics), ("evaluation.json", evaluation)):
-        (folder / file).write_text(json.dumps(content))
-    assert write_report(folder).stat().st_size < 1e6
-
-
-BESIDE = {
-    "a": "/srv/runs/2/20260101T030405-89abcdef",
-    "b": "",
-    "config": {"C": [1, 10], "sweep.grid.C": [None, [1, 10]]},
-    "data": {"n_train": [400, 455], "n_test": [114, 114]},
-    "scores": {"accuracy": [0.75, 0.5], "test neg_mean_absolute_error": [-2.0, -1.5]},
-    "certificate": {"kkt_gap": [1e-3, 5e-4], "n_support": [9, 8], "status": ["converged", "converged"]},
-    "seconds": {"total": [2.0, 1.0]},
-    "per_class": [],
-    "paired": {"test": "mcnemar", "only_a": 30, "only_b": 2, "p_value": 2.5e-7},
-}
-
-
-def test_report__says_what_changed_first(runs, tmp_path):
-    folder = shutil.copytree(runs["cancer"], tmp_path / "changed")
-    other = BESIDE | {"a": "/srv/runs/2/20260101T230405-00000000", "paired": None, "config": {}, "data": {}}
-    beside = {"alias": "champion", "champion": BESIDE, "previous": other}
-    (folder / "neighbours.json").write_text(json.dumps(beside))
-    metrics = json.loads((folder / "metrics.json").read_text())
-    failed = [{"rule": "min.accuracy", "found": 0.5, "needed": 0.9}]
-    (folder / "metrics.json").write_text(json.dumps(metrics | {"gate": {"passed": False, "failed": failed}}))
-    page = Page(write_report(folder).read_text())
-    assert "Worse than the champion in accuracy: 0.5 against 0.75." in page.text
-    assert "The gate said no: min.accuracy is 0.5, needed 0.9." in page.text
-    assert page.all("href").count("../20260101T030405-89abcdef/report.html") == 2
-    assert "accuracy 0.75 0.5 -0.25 ✗" in page.text
-    assert "test mae 2 1.5 -0.5 ✓" in page.text
-    assert "KKT gap 0.001 5e-4 -5e-4 support" in page.text
-    assert "on the 32 test rows that one of the two alone has right: p = 2.5e-7" in page.text
-    assert "sweep.grid.C : – → 1, 10" in page.text
-    assert "n_train : 400 → 455" in page.text
-    assert page.text.count("Not tested on the same rows") == 1
-    assert "The same configuration and data." in page.text
-    (folder / "neighbours.json").write_text(json.dumps(beside | {"previous": BESIDE}))
-    assert write_report(folder).read_text().count("h-change2") == 0
-
-
-def test_report__draws_calibration_where_there_are_probabilities(edited):
-    def add(metrics, evaluation):
-        bins = [{"said": 0.1, "seen": 0.2, "rows": 30}, {"said": 0.9, "seen": 0.85, "rows": 70}]
-        evaluation["calibration"] = [{"label": "benign", "bins": bins}]
-
-    html = edited("cancer", add)
-    assert ">Calibration</h2>" in html
-    assert "1 curves; the furthest is off by 0.1" in html
-
-
-def test_report__null_gaps_are_not_certified(edited):
-    def no_bound(metrics, evaluation):
-        for entry in metrics["per_class"]:
-            entry |= {"primal": None, "relative_gap": None, "kkt_gap": None}
-        metrics["relative_gap"] = metrics["kkt_gap"] = None
-
-    text = Page(edited("wine", no_bound)).text
-    assert "✗ not certified" in text
-    assert "relative gap" not in text
-    assert "primal" not in text
-
-
-def test_report__one_gap_above_tol_is_not_certified(edited):
-    def exceed(metrics, evaluation):
-        metrics["status"] = metrics["per_class"][1]["status"] = "max_iter"
-        metrics["per_class"][1]["kkt_gap"] = 1.06e-3
-
-    text = Page(edited("wine", exceed)).text
-    assert "✗ not certified" in text
-    assert "max iter" in text
-    assert "worst KKT gap 0.00106 against tol 0.001" in text
-    assert re.findall("0.00106 ([✓✗])", text) == ["✗"]
-
-
-def test_report__many_classes_become_a_map(edited):
-    def widen(metrics, evaluation):
-        evaluation["classes"] = metrics["classes"] = list(range(60))
-        evaluation["confusion"] = [[9 if i == j else int(i == 3 and j == 5) for j in range(60)] for i in range(60)]
-
-    html = edited("wine", widen)
-    text = Page(html).text
-    assert '<table class="matrix' not in html
-    assert "<image" in html
-    assert "60 classes, 99.82 % on the diagonal" in text
-    assert "3 taken for 5 (1)" in text
-
-
-def test_report__one_against_one_labels(edited):
-    def pair(metrics, evaluation):
-        metrics["per_class"][0]["label"] = ["cat", "dog"]
-
-    assert "cat vs dog" in Page(edited("wine", pair)).text
-
-
 def test_write_report__without_a_run(tmp_path):
     with pytest.raises(InputError, match=r"no metrics\.json in .*give the folder of a run"):
         write_report(tmp_path)
@@ -395,65 +202,6 @@ def test_write_report__again_replaces_the_page(runs, pages):
     assert write_report(runs["wine"]) == runs["wine"] / "report.html"
     assert (runs["wine"] / "report.html").read_text() == pages["wine"]
     assert not list(runs["wine"].glob(".report*"))
-
-
-def point(mean, **params):
-    return {"params": params, "mean_score": mean, "std_score": 0.01, "fold_scores": [mean], "seconds": 1.0}
-
-
-def test_batch__ranks_by_score_then_support_vectors_from_results(runs):
-    run = read_run(runs["batch"])
-    batch = batch_of(run.metrics, run.rows)
-    keys = [(-p.mean_score, p.n_support) for p in batch.points]
-    assert keys == sorted(keys)
-    assert [p.is_best for p in batch.points] == [True] + [False] * 14
-    assert batch.worst_gap == max(float(row["kkt_gap"]) for row in run.rows)
-    assert batch.within(run.tol) == 15
-    assert batch.statuses() == [("converged", 15)]
-
-
-def test_batch__heat_map_and_curves_hold_the_other_parameters_at_the_best():
-    grid = [(C, g, s) for C in (1, 10) for g in (0.1, 0.2) for s in ("none", "standard")]
-    points = [point((50 + k) / 100, **{"C": C, "kernel.gamma": g, "data.scale": s}) for k, (C, g, s) in enumerate(grid)]
-    batch = batch_of({"points": points, "best": points[-1]}, [])
-    heat = batch.heat_map()
-    assert (heat.rows, heat.columns, heat.fixed) == (("0.1", "0.2"), ("1", "10"), "data.scale = standard")
-    assert [[p.mean_score for p in row] for row in heat.cells] == [[0.51, 0.55], [0.53, 0.57]]
-    curves = batch.curves()
-    assert [(label, [p.mean_score for p in line]) for label, line in curves.series] == [
-        ("gamma 0.1", [0.51, 0.55]),
-        ("gamma 0.2", [0.53, 0.57]),
-    ]
-
-
-def test_batch__many_curves_are_thinned_and_keep_the_best():
-    points = [point(0.9 if (C, g) == (1, 7) else 0.5, C=C, gamma=g) for C in (1, 2) for g in range(30)]
-    curves = batch_of({"points": points, "best": {"params": {"C": 1, "gamma": 7}}}, []).curves(most=8)
-    assert len(curves.series) == 8
-    assert curves.hidden == 22
-    assert {"gamma 0", "gamma 7", "gamma 29"} <= {label for label, _ in curves.series}
-
-
-def test_batch__says_what_is_held_and_what_is_hidden(edited):
-    def widen(metrics, evaluation):
-        grid = [(C, g, s) for C in (1, 2) for g in range(10) for s in ("none", "maxabs")]
-        metrics["points"] = [point(0.9, **{"C": C, "kernel.gamma": g, "data.scale": s}) for C, g, s in grid]
-        metrics["best"] = metrics["points"][0]
-
-    text = Page(edited("batch", widen)).text
-    assert "one standard deviation of the fold scores; data.scale = none; 2 curves not shown" in text
-
-
-def test_batch__of_kernels_has_no_curve_but_a_leaderboard(edited):
-    def kernels(metrics, evaluation):
-        specs = [{"name": "linear"}, {"name": "rbf", "gamma": 0.5}]
-        metrics["points"] = [point(0.9 - 0.1 * k, kernel=spec) for k, spec in enumerate(specs)]
-        metrics["best"] = {"kernel": {"name": "linear"}}
-
-    text = Page(edited("batch", kernels)).text
-    assert "rbf(gamma=0.5)" in text
-    assert "Score along" not in text
-    assert "Mean score over" not in text
 
 
 def colours(html):

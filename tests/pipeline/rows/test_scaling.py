@@ -1,0 +1,106 @@
+"""Rows scaled as scikit-learn scales them, and in a precision that loses nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from pipeline.rows.dataset import Scaling
+from pipeline.rows.scaling import ColumnStats, fit_scaling
+from svmcore.errors import InputError
+
+from .ingested_rows import LABELS, ROWS, N, P, dense, make
+
+
+@pytest.mark.parametrize(
+    ("kind", "reference"), [("standard", StandardScaler()), ("minmax", MinMaxScaler()), ("maxabs", MaxAbsScaler())]
+)
+def test_scaling_is_scikit_learns_fitted_on_training_rows(tmp_path, kind, reference):
+    d = make(tmp_path, f"data.scale={kind}", test=0.3)
+    kept, held_out = (
+        np.sort(part) for part in train_test_split(np.arange(N), test_size=0.3, stratify=LABELS, random_state=0)
+    )
+    reference.fit(ROWS[kept])
+    assert np.allclose(d.X()[d.inverse()], reference.transform(ROWS[kept]), rtol=1e-6, atol=1e-6)
+    ((X, _),) = d.test_blocks()
+    assert np.allclose(X, reference.transform(ROWS[held_out]), rtol=1e-6, atol=1e-6)
+    assert np.allclose(d.scaling.apply(ROWS[held_out]), reference.transform(ROWS[held_out]), rtol=1e-13, atol=1e-13)
+    assert np.allclose(d.scaling.undo(d.scaling.apply(ROWS)), ROWS, rtol=1e-12)
+    assert d.variance == pytest.approx(reference.transform(ROWS[kept]).var(), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["none", "maxabs", "16"])
+def test_sparse_scaling_equals_dense_scaling(tmp_path, kind):
+    X = np.where(np.abs(ROWS) > 2, ROWS, 0)
+    a = make(tmp_path, f"data.scale={kind}", X=X, test=(X, LABELS))
+    b = make(tmp_path, f"data.scale={kind}", X=X, test=(X, LABELS), name="rows.svm")
+    assert b.sparse
+    assert np.array_equal(a.X(), b.X().toarray())
+    assert a.variance == pytest.approx(b.variance, rel=1e-12)
+    assert b.variance == pytest.approx(b.scaling.apply(X).var(), rel=1e-12)
+    assert np.array_equal(next(a.test_blocks())[0], next(b.test_blocks())[0].toarray())
+    S = sparse.csr_array(X)
+    assert np.allclose(b.scaling.undo(b.scaling.apply(S)).toarray(), X)
+    assert np.array_equal(S.toarray(), X)  # the given rows are not touched
+
+
+def test_a_constant_column_is_not_divided_by_zero(tmp_path):
+    for kind, value in (("standard", 0), ("minmax", 0), ("maxabs", 1)):
+        d = make(tmp_path, f"data.scale={kind}")
+        assert (d.X()[:, 5] == value).all()
+
+
+def test_rows_of_another_width_are_refused(tmp_path):
+    d = make(tmp_path)
+    with pytest.raises(InputError, match="rows with 7 features were given, the training data has 6"):
+        d.scaling.apply(np.ones((2, 7)))
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 30), min_size=1, max_size=5))
+@settings(max_examples=40)
+def test_column_statistics_do_not_depend_on_the_blocks(seed, sizes):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(sum(sizes) + 1, 3)) * [1, 1e-3, 1e6] + [1e4, 0, 1e9]
+    X[random.random(X.shape) < 0.5] = 0
+    for kind in (np.asarray, sparse.csr_array):
+        stats = ColumnStats(3)
+        for part in np.split(X, np.cumsum(sizes)):
+            stats.add(kind(part))
+        assert stats.n == len(X)
+        assert np.allclose(stats.mean, X.mean(axis=0), rtol=1e-12)
+        assert np.allclose(stats.variance, X.var(axis=0), rtol=1e-9, atol=1e-30)
+        assert np.array_equal(stats.least, X.min(axis=0))
+        assert np.array_equal(stats.largest, X.max(axis=0))
+
+
+def test_scaling_none_keeps_values():
+    stats = ColumnStats(2)
+    stats.add(np.array([[1.0, 2.0], [3.0, 2.0]]))
+    scaling = fit_scaling("none", stats, False)
+    assert isinstance(scaling, Scaling)
+    assert np.array_equal(scaling.apply(np.array([[1, 2]])), [[1.0, 2.0]])
+
+
+# ---- precision ----
+@pytest.mark.parametrize("name", ["rows.npz", "rows.svm"])
+@pytest.mark.parametrize(
+    ("rows", "dtype"),
+    [
+        (ROWS, np.float32),
+        (ROWS + 1e4, np.float64),
+        (np.round(ROWS * 10) + 1e4, np.float32),  # whole numbers that float32 holds exactly
+        (ROWS * 1e40, np.float64),
+        (np.where(np.arange(P) == 5, 0.1 + 1e7, ROWS), np.float32),  # a constant column has nothing to lose
+    ],
+    ids=["near zero", "shifted", "whole", "beyond float32", "constant"],
+)
+def test_float64_is_kept_where_float32_would_lose(tmp_path, rows, dtype, name):
+    d = make(tmp_path, X=rows, name=name)
+    assert d.dtype == dtype
+    X = dense(d.X())[d.inverse()]
+    assert X.dtype == dtype
+    spread = np.maximum(rows.max(axis=0) - rows.min(axis=0), 1e-3)
+    assert (np.abs(X - rows)[:, :5] <= 1e-6 * spread[:5]).all()
