@@ -234,3 +234,10 @@ def test_best_multiplier__copies_of_one_row_jump_together():
     for copies in (2, 5):
         qp = program([1.0] * copies + [2.0], [0] * (copies + 1), [1] * (copies + 1), groups=Groups((1.5,)))
         assert best_multiplier(qp, np.zeros(copies + 1), 0) == 1.0
+
+
+@pytest.mark.parametrize("ridge", [None, [0.5, 0.5]], ids=["hinge", "squared"])
+def test_best_multiplier__where_no_output_is_finite_is_nothing(ridge):
+    """Every b is as good: no jump and no slope says where the least is."""
+    qp = program([1.0, -1.0], [0.0, -1.0], [1.0, 0.0], ridge, Groups((0.0,)))
+    assert best_multiplier(qp, np.array([-INF, -INF]), 0) == 0.0
