@@ -217,6 +217,22 @@ def test_verify__fits_sigmoids_again(probable, tmp_path):
     assert differing(rewritten(probable["model"], tmp_path, sigmoids=sigmoids)) == ["sigmoid of bee"]
 
 
+def test_verify__sigmoids_that_one_solution_told_are_the_same_to_tol(tmp_path):
+    """Folds are solved anew and may differ by more; of these rows so many are free that none were solved."""
+    data = {"source": "sklearn:breast_cancer", "scale": "standard"}
+    config = {
+        "data": data,
+        "kernel": {"name": "rbf", "gamma": 0.05},
+        "probability": True,
+        "cluster": {"kind": "inline"},
+    }
+    model = run(config, store=tmp_path)["model"]
+    assert differing(model) == []
+    sigmoids = load_model(model).model.sigmoids.copy()
+    sigmoids[0, 1] += 0.01  # a probability of a half changes by a quarter of it: by 2.5 tol
+    assert differing(rewritten(model, tmp_path, sigmoids=sigmoids)) == ["sigmoid of 1"]
+
+
 @pytest.fixture(scope="module")
 def of_values(tmp_path_factory):
     """A support vector regression: two variables on a row, scores of values, none of test rows."""
