@@ -47,7 +47,7 @@ class Certificate:
     bar
         The same for primal and dual.
     exact
-        Rows whose outputs were computed from exact values, after all were from those served.
+        Rows whose outputs were computed from exact values, the others from those served.
     """
 
     primal: float

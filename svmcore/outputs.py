@@ -2,7 +2,7 @@ r"""Outputs u = (K + shift) beta (n,) with a bound of the error of each, compute
 
 Values of K that a solver was served may be float32, so that an output is off by up to
 
-.. math::  |u'_i - u_i| \\le e_i = relative (|K| |\beta|)_i + absolute \\|\beta\\|_1
+.. math::  |u'_i - u_i| \le e_i = relative (|K| |\beta|)_i + absolute \|\beta\|_1
 
 The gap and the objectives of a certificate hang on few rows: the support vectors, those whose score could be an
 extreme, and those that could cost a loss. Theirs are computed from the rows in float64, then in twice its digits.
