@@ -91,6 +91,8 @@ class SignedQP:
         (m,) row of K of each variable; None where variable v lives on row v.
     shift
         Added to every entry of K: 1 for a penalised bias.
+    likely
+        Variables that are probably not 0 at the optimum, ascending: a working set begins with them.
 
     Raises
     ------
@@ -106,6 +108,7 @@ class SignedQP:
     groups: Groups = NO_GROUPS
     rows: Floats | None = None
     shift: float = 0.0
+    likely: Floats | None = None
     diagonal: Floats = dataclasses.field(init=False, repr=False)  # (m,) of K + shift at the variables' rows, float64
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ def sigmoid_of(task: ProblemTask, qp: SignedQP, beta: Floats, decision: Floats, 
     def folds() -> Told:
         solver, rng = Solver.create(task.solver), np.random.default_rng(task.target)
         of = task.built, qp.source, y, bounds(task), rows, np.ones(len(rows))
-        return held_out_decisions(*of, solver, rng, GAP)
+        return held_out_decisions(*of, solver, rng, np.flatnonzero(beta), GAP)
 
     found, told = told_without(qp, beta, decision, scale, rows, folds)
     return [*fit_sigmoid(told, y[rows[found]] > 0)]

@@ -137,8 +137,9 @@ class _Rounds:
             capacity = min(capacity, int(entries**0.5) - PADDING)
         working = WorkingSet(self.state, qp, min(qp.m, max(least, capacity)))
         support = self.state.support()
-        if 0 < len(support) <= working.capacity // 2:  # a warm start: most of them will move
-            working.admit(support)
+        first = qp.likely if qp.likely is not None and not len(support) else support
+        if 0 < len(first) <= working.capacity // 2:  # most of them will move
+            working.admit(first)
         return working
 
     def run(self) -> Outcome:

@@ -26,7 +26,12 @@ class WorkingSet:
         self.square = empty((capacity, capacity + PADDING), qp.source.dtype)
 
     def release(self) -> None:
-        """Leave the square to the next solve of this thread; it is not written to any more."""
+        """Leave the square to the next solve of this thread; it is not written to any more.
+
+        Where the likely variables were told, the one that they were copied from knows more of the next.
+        """
+        if self.qp.likely is not None:
+            return
         known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
         squares().keep(self.qp.source, self.qp.shift, known, self.square)
 

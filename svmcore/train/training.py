@@ -244,7 +244,7 @@ class Work:
 
         def folds() -> Told:
             of = self.tasks[k], qp.source, y, self.C[rows]
-            return held_out_decisions(*of, inverse, weights, self.solver(k), rng)
+            return held_out_decisions(*of, inverse, weights, self.solver(k), rng, np.flatnonzero(solution.beta))
 
         scale = self.answers[k].scale
         told = qp, solution.beta, solution.decision / scale, scale, inverse

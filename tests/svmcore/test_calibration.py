@@ -147,7 +147,8 @@ def held_out(n, n_positive):
     X = rng.normal(size=(n, 2)) + 1.5 * y[:, None]
     K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
     of = np.ones(n), np.arange(n), np.ones(n)
-    return held_out_decisions(tasks.SVC(), ResidentGram(K), y, *of, SMO(), np.random.default_rng(1)), y, K
+    support = svm.SVC(kernel="precomputed").fit(K, y).support_
+    return held_out_decisions(tasks.SVC(), ResidentGram(K), y, *of, SMO(), np.random.default_rng(1), support), y, K
 
 
 @pytest.mark.parametrize(("n", "models"), [(300, 5), (1200, 2)])

@@ -1,5 +1,7 @@
 """Squares of working sets: parts of K, whatever they were copied from, as sets grow and change."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from svmcore.squares import Squares, give_back, squares
 from svmcore.state import MemoryState
 from svmcore.tasks import classification
 
+from .. import problems
 from ..small_programs import AFewAtOnce, FewColumns, of_integers
 
 KINDS = ["none", "one", "two", "two and none", "rows", "shift", "rows and shift"]
@@ -118,6 +121,27 @@ def test_working_set__the_least_important_leave():
     left = np.setdiff1d(np.arange(12), working.members)
     assert len(left) == 4
     assert worth[left].max() <= np.delete(worth, left).min()
+
+
+# ---- likely variables
+@pytest.mark.usefixtures("no_squares")
+def test_smo__likely_variables_are_the_first_of_the_working_set(monkeypatch):
+    """And the square that they were copied from stays the one that is known."""
+    X, y = problems.overlapping()
+    qp = classification(ResidentGram(X @ X.T), y, C=1.0)
+    likely, admitted, admit = np.array([3, 17, 40]), [], WorkingSet.admit
+    kept = square_of(qp, likely, likely)
+    squares().keep(qp.source, qp.shift, likely, kept)
+    monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (admitted.append(idx), admit(self, idx))[1])
+    told = SMO(tol=1e-8).solve(dataclasses.replace(qp, likely=likely))
+    np.testing.assert_array_equal(admitted[0], likely)
+    assert squares().known(qp.source, qp.shift).square is kept
+    admitted.clear()
+    free = SMO(tol=1e-8).solve(qp)
+    assert len(admitted[0]) > 3
+    assert squares().known(qp.source, qp.shift).square is not kept
+    assert told.certificate.dual == pytest.approx(free.certificate.dual, rel=1e-9)
 
 
 # ---- rounds on the members that may move

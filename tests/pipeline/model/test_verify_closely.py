@@ -213,7 +213,7 @@ def probable(rows_config, tmp_path_factory):
 def test_verify__fits_sigmoids_again(probable, tmp_path):
     assert verify(probable["model"])["differences"] == []
     sigmoids = load_model(probable["model"]).model.sigmoids.copy()
-    sigmoids[1, 1] += 0.02
+    sigmoids[1, 1] += 0.04  # 0.01 of a probability, twice what folds may differ
     assert differing(rewritten(probable["model"], tmp_path, sigmoids=sigmoids)) == ["sigmoid of bee"]
 
 
