@@ -14,9 +14,9 @@ from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_fol
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
-from svmcore.train.plan import choose_plan, served_kernel
+from svmcore.train.plan import SMALL_BYTES, choose_plan, served_kernel
 
-__all__ = ["KernelPlan", "asked_or_chosen", "held_as", "plan_kernel"]
+__all__ = ["KernelPlan", "asked_or_chosen", "held_as", "plan_kernel", "planned_alone"]
 
 FINE = 1e-3  # a tol below which float32 values of a factor do not do
 EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
@@ -69,6 +69,20 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
         return KernelPlan(plan, spec, dtype.name, columns_fingerprint(dataset, served, dtype, plan), None)
     kernel_id = gram_fingerprint(dataset, served, dtype)
     return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)))
+
+
+def planned_alone(exp: Experiment, data: Any) -> Experiment:
+    """The experiment of one point on `data`, with columns for its plan where its few problems need few of them.
+
+    A K on storage serves the points and folds of a sweep; one problem is solved before that is written. Workers that
+    may be other hosts have K, or shards, all the same.
+    """
+    if exp.plan != "auto" or exp.approximation is not None or exp.cluster.remote:
+        return exp
+    dtype, budget = exp.solver_for(data.n_features).column_dtype, min(exp.cache.limit, exp.cache.disk)
+    n_problems = exp.kind.n_goals(len(data.classes), exp.multiclass)
+    plan = choose_plan(data.n_merged, dtype, budget, n_problems, SMALL_BYTES)
+    return exp.model_copy(update={"plan": plan}) if plan == "columns" else exp
 
 
 def asked_or_chosen(exp: Experiment, dataset: Any, dtype: DTypeLike) -> str:

@@ -39,6 +39,7 @@ STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small 
 SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the triangular solve
 EPOCHS = 30.0  # visits of all rows that a problem on a factor is worth
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
+FRESH = 2e-9  # seconds of a value in memory that was not touched before: between 0.7e-9 and 7e-9 on virtual machines
 
 
 def forecast(exp: Experiment, root: Path, parts: Sequence[Part], workers: int | None = None) -> dict[str, Any]:
@@ -76,6 +77,8 @@ def _why(exp: Experiment, parts: Sequence[Part]) -> str:
     part = max(parts, key=lambda part: part.kernel_bytes)
     if part.plan.plan == "factor":
         return f"the config asks for an approximation, whose factor needs {size(part.kernel_bytes)}"
+    if exp.plan == "columns":
+        return "the config says plan: columns, or its few problems need few columns of K, which none but they will read"
     if exp.plan != "auto":
         return f"the config says plan: {exp.plan}, or no host but this one sees the store's folder"
     budget = min(exp.cache.limit, exp.cache.disk)
@@ -244,11 +247,21 @@ def _seconds(exp: Experiment, parts: Sequence[Part], workers: int | None) -> tup
             alternatives[name] += near.get(name, 0.0)
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
-    start = REPORT_SECONDS + (PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads) if any(open_) else 0.0)
+    start = REPORT_SECONDS + (_workers_seconds(exp, threads) if any(open_) and _asks_workers(exp, parts) else 0.0)
     busy = _slowdown(threads)
     stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
     stages |= {"total": sum(stages.values())}
     return _rounded(stages), _rounded({name: busy * value for name, value in alternatives.items()})
+
+
+def _asks_workers(exp: Experiment, parts: Sequence[Part]) -> bool:
+    """Whether workers are started: columns of K are computed where they are asked for, unless that is elsewhere."""
+    return exp.cluster.remote or any(part.plan.plan != "columns" for part in parts)
+
+
+def _workers_seconds(exp: Experiment, threads: int) -> float:
+    """Until there are workers."""
+    return PROCESS_SECONDS.get(exp.cluster.kind, 1.5 + 0.5 * threads)
 
 
 def _rounded(seconds: dict[str, float]) -> dict[str, float]:
@@ -283,7 +296,7 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     resident = len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads
     solve = {
         "resident": resident,
-        "columns": len(chains) * each + COLUMN_WASTE * union * n * entry / threads,
+        "columns": len(chains) * each + COLUMN_WASTE * union * n * (entry / threads + FRESH),
         "shards": solve_seconds(at, works, len(chains), union, entry, exact, rate),
     }
     if part.plan.plan == "factor":

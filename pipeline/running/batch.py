@@ -16,6 +16,7 @@ from pipeline.answers.result import part_of
 from pipeline.answers.solve import finished, solve_chains
 from pipeline.compute.workers import InlineWorkers, Workers
 from pipeline.config.schema import Experiment
+from pipeline.kernel.choose import planned_alone
 from pipeline.kernel.columns import columns_for
 from pipeline.kernel.factor import compute_factor
 from pipeline.kernel.gram import Gram, compute_grams, open_gram
@@ -70,7 +71,7 @@ def lay_out(session: Session) -> Batch:
         data = _ingest(session, alike[0].exp)
         _check_scores(session.exp, data)
         if session.exp.sweep is None:  # a sweep's points may need solvers of their own
-            session.exp = session.exp.with_solver_for(data.n_features)
+            session.exp = planned_alone(session.exp.with_solver_for(data.n_features), data)
             alike = points = expand(session.exp)
         with session.clock("ingest"):
             parts += parts_of(session.exp, session.root, data, alike)

@@ -4,14 +4,17 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
 
 from pipeline import run
 from pipeline.answers.result import read_result
 from pipeline.config.load import load_experiment
+from pipeline.kernel.choose import planned_alone
 from pipeline.layout import forecast as plans
 from pipeline.layout import rates
 from pipeline.layout.probe import Sample, Work, seconds_of
@@ -73,6 +76,48 @@ def test_plan__nothing_is_left_to_do_after_the_run(config, tmp_path):
     found = planned(config, tmp_path)
     assert (found["seconds"]["kernel"], found["seconds"]["solve"]) == (0, 0)
     assert (found["kernels_found"], found["problems_found"]) == (2, 72)
+
+
+# ---- one problem alone
+def alone(n_merged, classes, **keys):
+    """Plan of a run without a sweep on so many different rows and classes."""
+    config = {"data": {"source": "rows.csv"}, "kernel": "rbf", "cluster": {"kind": "local"}} | keys
+    data = SimpleNamespace(n_merged=n_merged, n_features=8, classes=["bee", "cat", "dog", "elk"][:classes])
+    return planned_alone(load_experiment(config), data).plan
+
+
+def test_plan__one_problem_of_many_rows_takes_columns_and_needs_no_workers():
+    assert alone(5000, 2) == "columns"
+    assert alone(4000, 2) == "auto"  # K is small
+    assert alone(5000, 3) == "auto"  # three problems share it
+    assert alone(5000, 3, multiclass="ovo", kernel="linear") == "auto"
+    assert alone(5000, 0, task="svr") == alone(5000, 0, task="one-class", nu=0.1) == "columns"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"plan": "resident"},
+        {"plan": "shards"},
+        {"cluster": {"kind": "address", "address": "tcp://far:1", "insecure": True}},
+        {"approximation": {"name": "nystroem", "rank": 20}},
+    ],
+)
+def test_plan__that_was_chosen_or_is_for_other_hosts_stays(keys):
+    assert alone(5000, 2, **keys) == keys.get("plan", "auto")
+
+
+def test_run__of_one_problem_starts_no_workers_and_writes_its_plan_down(tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4200, 3))
+    np.savez(tmp_path / "two.npz", X=X, y=np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1, -1))
+    config = {"data": {"source": str(tmp_path / "two.npz")}, "kernel": {"name": "rbf", "gamma": 0.3}}
+    told = []
+    metrics = run(config, store=tmp_path / "store", progress=lambda *step, **about: told.append(step[0]))
+    assert metrics["status"] == "converged"
+    assert metrics["plan"]["plan"] == "columns"
+    assert "workers" not in told
+    assert load_experiment(yaml.safe_load((Path(metrics["run"]) / "config.yaml").read_text())).plan == "columns"
 
 
 @pytest.mark.full
