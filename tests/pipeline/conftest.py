@@ -1,5 +1,8 @@
 """Worker processes and a small dataset, started once for all tests of this folder."""
 
+import os
+import time
+
 import numpy as np
 import pytest
 
@@ -14,8 +17,11 @@ def cluster_of_two():
 
 @pytest.fixture
 def two_workers(cluster_of_two):
-    """Both are there: a test before may have ended one, whose place is taken a moment later."""
-    cluster_of_two.client.wait_for_workers(2, timeout=60)
+    """Both answer: a test before may have ended one, which the scheduler counts a moment longer than it lives."""
+    client, end = cluster_of_two.client, time.monotonic() + 60
+    while len(client.run(os.getpid, on_error="ignore")) < 2:
+        assert time.monotonic() < end, "a worker that was ended was not replaced"
+        client.wait_for_workers(2, timeout=60)
     return cluster_of_two
 
 
