@@ -77,11 +77,12 @@ def planned_alone(exp: Experiment, data: Any) -> Experiment:
     A K on storage serves the points and folds of a sweep; one problem is solved before that is written. Workers that
     may be other hosts have K, or shards, all the same.
     """
-    if exp.plan != "auto" or exp.approximation is not None or exp.cluster.remote:
+    dtype = exp.solver_for(data.n_features).column_dtype
+    here = exp.plan == "auto" and exp.approximation is None and not exp.cluster.remote
+    if not here or asked_or_chosen(exp, data, dtype) != "resident":
         return exp
-    dtype, budget = exp.solver_for(data.n_features).column_dtype, min(exp.cache.limit, exp.cache.disk)
     n_problems = exp.kind.n_goals(len(data.classes), exp.multiclass)
-    plan = choose_plan(data.n_merged, dtype, budget, n_problems, SMALL_BYTES)
+    plan = choose_plan(data.n_merged, dtype, exp.cache.limit, n_problems, SMALL_BYTES)
     return exp.model_copy(update={"plan": plan}) if plan == "columns" else exp
 
 
