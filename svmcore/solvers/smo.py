@@ -139,6 +139,7 @@ class _Rounds:
         support = self.state.support()
         first = qp.likely if qp.likely is not None and not len(support) else support
         if 0 < len(first) <= working.capacity // 2:  # most of them will move
+            working.makes_room(len(first))
             working.admit(first)
         return working
 
@@ -214,6 +215,7 @@ class _Rounds:
         if finish and not rounded:
             unbounded |= self._finish(idx, part)
         self.state.apply(idx, part.beta)
+        self.working.makes_room(int(((part.beta > part.lo) & (part.beta < part.hi)).sum()))
         if unbounded:
             return Status.INFEASIBLE
         if finish and rounded:

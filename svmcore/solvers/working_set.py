@@ -12,6 +12,8 @@ from svmcore.state import WorkingSetState
 __all__ = ["PADDING", "WholeSet", "WorkingSet"]
 
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
+ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core
+SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
 
 
 class WorkingSet:
@@ -21,6 +23,7 @@ class WorkingSet:
 
     def __init__(self, state: WorkingSetState, qp: SignedQP, capacity: int) -> None:
         self.state, self.qp, self.capacity = state, qp, capacity
+        self.room = min(capacity, ROOM)
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
         self.square = empty((capacity, capacity + PADDING), qp.source.dtype)
@@ -37,13 +40,17 @@ class WorkingSet:
 
     def advance(self, newcomers: int) -> None:
         """Admit about so many of the worst violators outside; at least half of a full set stays."""
-        count = min(max(newcomers, len(self.members) // 4), 4 * newcomers, max(2, self.capacity // 2))
+        count = min(max(newcomers, len(self.members) // 4), 4 * newcomers, max(2, self.room // 2))
         self.admit(self.state.candidates(count, self.outside))
+
+    def makes_room(self, free: int) -> None:
+        """Let the set grow, up to its capacity, where so many members are free."""
+        self.room = max(self.room, min(self.capacity, int(SPARE * free)))
 
     def admit(self, newcomers: Floats) -> None:
         """Add variables; where the set is full they take the places of the least important members."""
         q = len(self.members)
-        fresh = np.arange(q, min(q + len(newcomers), self.capacity))
+        fresh = np.arange(q, max(q, min(q + len(newcomers), self.room)))
         surplus = len(newcomers) - len(fresh)
         worth = self.state.importance(self.members) if surplus else self.members
         leaving = np.sort(np.argpartition(worth, surplus - 1)[:surplus]) if surplus else np.empty(0, dtype=np.int64)
@@ -75,6 +82,9 @@ class WholeSet:
 
     def advance(self, newcomers: int) -> None:
         """Nothing is outside."""
+
+    def makes_room(self, free: int) -> None:
+        """All are in it."""
 
     def release(self) -> None:
         """Nothing was taken."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svmcore import ResidentGram
-from svmcore.solvers import smo
+from svmcore.solvers import smo, working_set
 from svmcore.solvers.smo import SMO
 from svmcore.solvers.working_set import WorkingSet
 from svmcore.squares import Squares, give_back, squares
@@ -121,6 +121,44 @@ def test_working_set__the_least_important_leave():
     left = np.setdiff1d(np.arange(12), working.members)
     assert len(left) == 4
     assert worth[left].max() <= np.delete(worth, left).min()
+
+
+@pytest.mark.usefixtures("no_squares")
+def test_working_set__room_grows_with_the_free_members_up_to_the_capacity(monkeypatch):
+    monkeypatch.setattr(working_set, "ROOM", 8)
+    qp, beta = of_integers("one", 11, m=40)
+    working = WorkingSet(MemoryState(qp, beta), qp, 12)
+    working.admit(np.arange(7))
+    working.admit(np.arange(7, 12))
+    assert len(working.members) == 8
+    working.makes_room(7)  # a quarter more than the free ones is what it has already
+    working.admit(np.flatnonzero(working.outside)[:3])
+    assert len(working.members) == 8
+    working.makes_room(8)
+    working.admit(np.flatnonzero(working.outside)[:3])
+    assert len(working.members) == 10
+    working.makes_room(30)
+    working.admit(np.flatnonzero(working.outside)[:3])
+    assert len(working.members) == 12
+    members = working.members
+    np.testing.assert_array_equal(working.square[:12, :12], square_of(qp, members, members))
+
+
+@pytest.mark.parametrize("bias", ["free", "none"])
+def test_smo__a_set_grows_until_it_holds_the_free_variables(bias, monkeypatch):
+    X, y = problems.overlapping()
+    qp = classification(ResidentGram(X @ X.T + np.eye(len(y))), y, C=100.0, bias=bias)
+    monkeypatch.setattr(smo, "WHOLE", 0)
+    roomy = SMO(tol=1e-8).solve(qp)
+    monkeypatch.setattr(working_set, "ROOM", 4)
+    sizes, admit = [], WorkingSet.admit
+    monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (admit(self, idx), sizes.append(len(self.members)))[0])
+    grown = SMO(tol=1e-8).solve(qp)
+    free = ((grown.beta > qp.lo) & (grown.beta < qp.hi)).sum()
+    assert sizes[0] <= 4
+    assert max(sizes) >= free > 4
+    assert roomy.status == grown.status == "converged"
+    assert grown.certificate.dual == pytest.approx(roomy.certificate.dual, rel=1e-9)
 
 
 # ---- likely variables
