@@ -107,6 +107,8 @@ def _alike(a: Recipe, b: Recipe) -> bool:
 
 def _equal(a: Rows, b: Any) -> bool:
     """Whether two tables hold the same numbers."""
+    if a is b:
+        return True
     if a.shape != b.shape or sparse.issparse(a) != sparse.issparse(b):
         return False
     if sparse.issparse(a):

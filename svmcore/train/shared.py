@@ -7,6 +7,7 @@ Proofs are of the values of K that were served.
 
 import dataclasses
 import functools
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -20,8 +21,9 @@ from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.passes.working_set import gather_square
-from svmcore.points import Floats, Merged, Rows, merge_rows
+from svmcore.points import Floats, Merged, Points, Rows, merge_rows
 from svmcore.qp import SignedQP
+from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import one_blas_thread, side_by_side
 from svmcore.solution import Solution
 from svmcore.sources import ComputedColumns, ResidentGram, Source
@@ -40,6 +42,7 @@ from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Member, Work, resolved
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 
 NONE = np.empty(0)
+LARGE = 1 << 26  # bytes of a K from which its memory costs more than its products, where these are of bytes
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -166,6 +169,7 @@ class Table:
         try:
             for served, source in self._sources(list(groups)):
                 self._train_on(source, served, groups[served], parts, found)
+                del source  # its memory is for the next
         finally:
             give_back()
         return found
@@ -200,21 +204,24 @@ class Table:
                 for each in alike
             ]
             budget = max(SMALL_BYTES, min(each.cache_bytes for each in alike))
-            step = budget // max(1, self.n**2 * alike[0].dtype.itemsize)
+            step = _at_a_time(points, self.n**2 * alike[0].dtype.itemsize, budget)
             for start in range(0, len(alike), max(1, step)):
-                batch = columns[start : start + max(1, step)]
-                yield from zip(alike[start : start + len(batch)], self._opened(batch, budget, step > 0), strict=True)
+                part = slice(start, start + max(1, step))
+                yield from self._opened(alike[part], columns[part], budget, step > 0)
 
-    def _opened(self, columns: Sequence[ComputedColumns], budget: int, resident: bool) -> Iterator[Source]:
+    def _opened(
+        self, served: "list[_Served]", columns: list[ComputedColumns], budget: int, resident: bool
+    ) -> "Iterator[tuple[_Served, Source]]":
+        """K of each; none of them is held here once the next is asked for, whose memory it leaves."""
         self.tally.products += 1
         self.tally.kernels += len(columns)
         if not resident:
-            yield cached(columns[0], budget)
+            yield served[0], cached(columns[0], budget)
             return
-        outs = [np.empty((self.n, self.n), each.dtype) for each in columns]
+        outs = [empty((self.n, self.n), each.dtype) for each in columns]
         fill_grams([each.kernel for each in columns], columns[0].points, outs)
-        for each in columns:
-            yield ResidentGram(outs.pop(0), each, as_served=True)
+        while outs:
+            yield served.pop(0), ResidentGram(outs.pop(0), columns.pop(0), as_served=True)
 
     # ---- chains
     def _train_on(
@@ -266,6 +273,14 @@ class _Served(NamedTuple):
     kernel: Kernel
     dtype: np.dtype
     cache_bytes: int
+
+
+def _at_a_time(points: Points, n_bytes: int, budget: int) -> int:
+    """How many K of `n_bytes` are made of one pass of products: as many as the budget holds, 0 if it holds none.
+
+    A large one is made alone where products of bytes cost less than the fresh memory of a second one.
+    """
+    return min(1 if points.on_lattice and n_bytes >= LARGE else sys.maxsize, budget // max(1, n_bytes))
 
 
 def _on_equal_rows(wanted: Sequence[_Served]) -> list[list[_Served]]:

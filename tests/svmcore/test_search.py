@@ -19,8 +19,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from svmcore.adapters import machine as machines
+from svmcore.adapters.search.rows import search_rows
 from svmcore.adapters.search.tables import Data, prepare
 from svmcore.estimator import SVC, SVR, GridSearchCV, NuSVC, NuSVR, OneClassSVM, RandomizedSearchCV
+from svmcore.runtime import memory
+from svmcore.train import shared as tables
 
 SCRIPT = Path(__file__).parent / "run_sklearn_search_tests.py"
 TIMES = ("mean_fit_time", "std_fit_time", "mean_score_time", "std_score_time")
@@ -309,6 +312,69 @@ def test_a_kernel_matrix_beyond_the_budget__is_served_in_columns(monkeypatch):
         assert_same_results(ours, theirs)
         assert all_shared(ours)
         assert ours.search_plan_.products == 2  # one kernel matrix at a time
+
+
+def test_large_kernel_matrices_of_bytes__are_made_one_by_one_in_the_same_memory(monkeypatch):
+    X, y = classes(17, n=1100)  # smaller ones are made in float64
+    X, made = np.rint(X * 10), []
+    together = GridSearchCV(SVC(), RBF, cv=3, refit=False).fit(X, y)
+    assert together.search_plan_.products == 1
+    monkeypatch.setattr(tables, "LARGE", 0)
+    monkeypatch.setattr(tables, "empty", lambda *given: made.append(memory.empty(*given)) or made[-1])
+    monkeypatch.setattr(memory, "LEAST", 0)
+    one = GridSearchCV(SVC(), RBF, cv=3, refit=False)
+    table, free = tables.Table._train_on, []
+
+    def trained(*given):
+        del made[:]  # this test is not who holds it
+        free.append(given[1].matrix.ctypes.data)
+        return table(*given)
+
+    monkeypatch.setattr(tables.Table, "_train_on", trained)
+    one.fit(X, y)
+    assert (one.search_plan_.kernels, one.search_plan_.products) == (2, 2)
+    assert free[0] == free[1]
+    assert_same_results(one, together)
+
+
+def test_rows_of_a_fold__are_copied_once_and_are_those_that_scikit_learn_takes(monkeypatch):
+    X, y = classes(18)
+    seen, fit = [], SVC.fit
+    monkeypatch.setattr(SVC, "fit", lambda self, X, *more: (seen.append(X), fit(self, X, *more))[1])
+    search = GridSearchCV(SVC(), RBF, cv=model_selection.KFold(3), refit=False).fit(X, y)
+    assert all_shared(search)
+    assert len(seen) == 3 * len(search.cv_results_["params"])
+    for k, (train, _) in enumerate(model_selection.KFold(3).split(X)):
+        assert all(each is seen[k] for each in seen[k::3])
+        np.testing.assert_array_equal(seen[k], X[train])
+        assert type(seen[k]) is np.ndarray
+
+
+@pytest.mark.parametrize("given", [{"return_train_score": True}, {"scoring": "accuracy", "refit": True}])
+def test_rows_of_a_fold__that_others_are_given_are_their_own(given):
+    """A scorer of training rows may do with them what it likes; the refit has the whole table."""
+    X, y = classes(19)
+    before = X.copy()
+
+    def spoils(machine, X, y):
+        score = machine.score(X, y)
+        X[:] = np.nan
+        return score
+
+    ours, theirs = both(SVC(), RBF, X, y, cv=3, **(given if "scoring" in given else {**given, "scoring": spoils}))
+    assert_same_results(ours, theirs)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_rows_beyond_the_budget__are_not_kept():
+    X, _ = classes(20)
+    rows = search_rows(X)
+    parts = [train for train, _ in model_selection.KFold(3).split(X)]
+    rows.keep(parts, 2 * X.nbytes)
+    assert rows[parts[0], ...] is rows[parts[0]]
+    rows.keep(parts, 2 * X.nbytes - 1)
+    assert rows[parts[0]] is not rows[parts[0]]
+    np.testing.assert_array_equal(rows[parts[0], ...], X[parts[0]])
 
 
 def test_scikit_learns_own_tests_of_its_searches__pass():

@@ -17,6 +17,7 @@ from sklearn.utils import _safe_indexing, indexable
 from svmcore.adapters.prepared import preparing
 from svmcore.adapters.search.choice import Along, along_C, proved
 from svmcore.adapters.search.plan import Ready, SearchPlan
+from svmcore.adapters.search.rows import SearchRows, search_rows
 from svmcore.adapters.search.tables import Data, machine_of, prepare
 from svmcore.errors import Unsupported
 from svmcore.train.choice import Choice
@@ -33,9 +34,11 @@ class _Sharing:
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
         """As scikit-learn's `fit`; `search_plan_` says afterwards what was shared."""
+        machine, steps = machine_of(self.estimator)  # type: ignore[attr-defined]
+        ours = machine is not None
+        X = search_rows(X) if ours and steps is None else X
         self._given, self._routed, self._ready, self._splits = indexable(X, y), None, Ready(), []
         self._jobs = effective_n_jobs(self.n_jobs)  # type: ignore[attr-defined]
-        ours = machine_of(self.estimator)[0] is not None  # type: ignore[attr-defined]
         try:  # what is ready is found in this process alone
             with parallel_config(backend="sequential") if ours else contextlib.nullcontext():
                 super().fit(X, y, **params)  # type: ignore[misc]
@@ -88,12 +91,19 @@ class _Sharing:
             drawn = _Drawn(cv or self._checked_cv_orig, *self._given, **self._routed.splitter.split)  # type: ignore[attr-defined]
             candidates = list(candidates)
             self._splits = drawn.splits
+            self._keep_parts(drawn.splits)
             self._ready = self._prepared(candidates, drawn.splits)
             with preparing(self._ready.trainings):
                 return evaluate_candidates(candidates, cv=drawn, **given)
 
         context = {} if callback_ctx is None else {"callback_ctx": callback_ctx}
         super()._run_search(evaluate, **context)  # type: ignore[misc]
+
+    def _keep_parts(self, splits: list[Any]) -> None:
+        """Take the rows of each fold once, where nobody but our fits is given them."""
+        rows, machine = self._given[0], machine_of(self.estimator)[0]  # type: ignore[attr-defined]
+        if isinstance(rows, SearchRows) and not self.return_train_score:  # type: ignore[attr-defined]
+            rows.keep([train for train, _ in splits], int(machine.cache_size * 2**20))  # type: ignore[union-attr]
 
     def _prepared(self, candidates: list[dict[str, Any]], splits: list[Any]) -> Ready:
         X, y = self._given

@@ -23,6 +23,7 @@ from svmcore.adapters.one_class import OneClassSVM
 from svmcore.adapters.prepared import Prepared
 from svmcore.adapters.regressors import SVR, NuSVR
 from svmcore.adapters.search.plan import Ready
+from svmcore.adapters.search.rows import SearchRows
 from svmcore.points import Floats, Rows
 from svmcore.train import Recipe
 from svmcore.train.choice import objection
@@ -52,6 +53,7 @@ class _Split:
     """Rows of a table to train on and to ask for, with the targets and weights that `fit` will be given."""
 
     place: int
+    given: Any  # the rows to train on as the splitter has them
     train: Floats
     test: Floats
     y: Any
@@ -142,11 +144,12 @@ def _rows_key(estimator: Any, params: dict[str, Any]) -> Any:
 
 # ---- their rows
 class _Lot(NamedTuple):
-    """A table, the splits of its rows, and the rows as they came."""
+    """A table, the splits of its rows, and the rows as they came, with their parts where these are kept."""
 
     table: Table
     splits: list[_Split]
     X: Rows
+    kept: SearchRows | None = None
 
 
 def _lots(data: Data, members: Sequence[tuple[int, Any]], ready: Ready) -> Iterator[_Lot]:
@@ -178,7 +181,8 @@ def _tried(make: Callable[[], Made], ready: Ready, fits: int) -> Made | None:
 def _whole(data: Data, precomputed: bool, grouped: bool) -> _Lot:
     X, codes = _checked(data.X), _codes(data.y, _num_samples(data.X))
     splits = [_split(data, s, X, _indices(*split), precomputed) for s, split in enumerate(data.splits)]
-    return _Lot(Table(X, codes, precomputed, grouped), splits, X)
+    kept = data.X if isinstance(data.X, SearchRows) and not precomputed else None
+    return _Lot(Table(X, codes, precomputed, grouped), splits, X, kept)
 
 
 def _transformed(data: Data, estimator: Any, steps: Pipeline, place: int, grouped: bool) -> _Lot:
@@ -202,7 +206,14 @@ def _split(data: Data, place: int, X: Rows, rows: tuple[Floats, Floats], precomp
     given = _indices(*data.splits[place])[0]
     y = np.zeros(len(train)) if data.y is None else _safe_indexing(data.y, given)
     weights = next(iter(_check_method_params(data.X, data.fit_params, indices=given).values()), None)
-    return _Split(place, train, test, y, weights, blocks)
+    return _Split(place, data.splits[place][0], train, test, y, weights, blocks)
+
+
+def _training_rows(lot: _Lot, split: _Split) -> Rows:
+    """Rows that the split is trained on: where the search keeps them, the very array that fits are given."""
+    if lot.kept is not None:
+        return lot.kept[split.given]
+    return _block(lot.X, split.train, split.train, lot.table.precomputed)
 
 
 def _block(X: Rows, rows: Floats, train: Floats, precomputed: bool) -> Rows:
@@ -242,7 +253,7 @@ def _train(lot: _Lot, members: Sequence[tuple[int, Any]], data: Data, ready: Rea
     lot.table.keeps = several and not any(objection(each.task, each.kernel, each.solver) for each in recipes)
     for part, (place, split), found in zip(parts, owners, _trained(lot.table, parts, data.jobs), strict=True):
         if found is not None:
-            rows = functools.partial(_block, lot.X, split.train, split.train, lot.table.precomputed)
+            rows = functools.partial(_training_rows, lot, split)
             ready.trainings.append(Prepared(part.recipe, found, rows, split.blocks))
             ready.places.append(place)
     ready.tallies.append(lot.table.tally)
