@@ -167,7 +167,7 @@ def solve_chains(
     Parameters
     ----------
     source
-        Of K, shared by all, in this process; the chains are then solved one after another.
+        Of K, shared by all, in this process; as many chains are then solved at a time as it serves at once.
     done, total
         Problems that were finished before, and of all, for progress reports.
     names

@@ -36,7 +36,7 @@ class ShardedSource(Source):
     """Columns of K that no process holds: a shard has those of its rows; see `open`."""
 
     repeats: ClassVar[bool] = False
-    at_once: ClassVar[int] = 4  # while this process solves a set, the shards are asked by others
+    at_once: int = 4  # while this process solves a set, the shards are asked by others
 
     def __init__(self, table: _Table, kernel: Kernel, pattern: Points, dtype: np.dtype) -> None:
         self.table, self.kernel, self.pattern = table, kernel, pattern

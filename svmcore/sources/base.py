@@ -68,7 +68,7 @@ class Source(ABC):
     keeps: ClassVar[bool] = False
     can_take: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
-    at_once: ClassVar[int] = 1
+    at_once: int = 1
 
     @abstractmethod
     def diagonal(self) -> Floats:

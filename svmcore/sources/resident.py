@@ -12,7 +12,7 @@ from svmcore.passes.mirror import write_mirrored
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Points
 from svmcore.runtime.memory import empty
-from svmcore.runtime.threads import split_range
+from svmcore.runtime.threads import n_threads, split_range
 from svmcore.sources.base import Factor, Lookup, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
@@ -52,7 +52,7 @@ class ResidentGram(Source):
             raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
         K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
         self.matrix = np.require(K, dtype=K.dtype if K.dtype == np.float32 else np.float64, requirements=["C", "A"])
-        self.n, self.dtype = len(K), self.matrix.dtype
+        self.n, self.dtype, self.at_once = len(K), self.matrix.dtype, n_threads()
         self.rows = rows
         self.psd = psd if psd is not None else rows is None or rows.psd
         self.as_served = as_served

@@ -19,11 +19,14 @@ from pipeline.answers.result import find_result, read_result, stored_decision
 from pipeline.answers.solve import solve_chains, solve_problem
 from pipeline.compute.workers import InlineWorkers
 from pipeline.config.load import load_experiment
-from pipeline.kernel.gram import compute_gram
+from pipeline.kernel.columns import computed_columns
+from pipeline.kernel.gram import compute_gram, open_gram
 from pipeline.rows.dataset import ingest, open_dataset
 from pipeline.storage.leases import LeaseLost
 from pipeline.storage.sealed import Sealed
 from svmcore.kernels import Kernel
+from svmcore.sources import ResidentGram, resident
+from svmcore.train.plan import cached
 
 GAMMA, C = 0.1, 5.0
 
@@ -243,6 +246,24 @@ def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(problems.stored_source, [task] * 4))
     assert len({id(source) for source in found}) == 1
+
+
+def test_problems__are_under_way_at_once_on_a_k_in_memory_and_one_by_one_on_a_cache(task, tmp_path, monkeypatch):
+    def counted(work, threads, give_up):
+        used.append(threads)
+        return side_by_side(work, threads, give_up)
+
+    used, side_by_side = [], solve.side_by_side
+    monkeypatch.setattr(solve, "side_by_side", counted)
+    monkeypatch.setattr(resident, "n_threads", lambda: 2)
+    kernel, there = Kernel.create(task.kernel).centred(), some_tasks(task, tmp_path / "mapped")
+    local = computed_columns(task.dataset, kernel, np.float32)
+    for source in (ResidentGram(open_gram(task.gram), local), cached(local, 1 << 20)):
+        here = some_tasks(task, tmp_path / type(source).__name__)
+        solve_chains(alone(here), source=source)
+        for ours, theirs in zip(map(read_result, here), map(solve_problem, there), strict=True):
+            assert ours.certificate["dual"] == pytest.approx(theirs.certificate["dual"], rel=1e-5)
+    assert used == [2, 1]
 
 
 def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp_path):
