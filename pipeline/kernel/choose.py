@@ -1,4 +1,7 @@
-"""Which K an experiment needs and how it is held: on storage, mapped, or as columns on demand. Computes nothing."""
+"""Which K an experiment needs and how it is held: on storage, mapped, or as columns here, all or on demand.
+
+Computes nothing.
+"""
 
 import dataclasses
 from pathlib import Path
@@ -16,7 +19,7 @@ from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
 from svmcore.train.plan import SMALL_BYTES, choose_plan, served_kernel
 
-__all__ = ["KernelPlan", "asked_or_chosen", "held_as", "plan_kernel", "planned_alone"]
+__all__ = ["KernelPlan", "asked_or_chosen", "held_as", "holds_all", "plan_kernel", "planned_alone"]
 
 FINE = 1e-3  # a tol below which float32 values of a factor do not do
 EXACT_ROWS = 1024  # up to so many rows float64 values cost nothing
@@ -32,6 +35,7 @@ class KernelPlan:
     kernel_id: str
     gram: str | None
     approximation: dict[str, Any] | None = None
+    holds_all: bool = False  # of columns: this process computes all of them at once, and holds them
 
     def values(self, n: int) -> int:
         """Numbers of a K of `n` rows, or of its factor."""
@@ -66,24 +70,38 @@ def plan_kernel(exp: Experiment, dataset: Any, root: Path) -> KernelPlan:
         about = approximation.spec()
         return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)), about)
     if plan != "resident":
-        return KernelPlan(plan, spec, dtype.name, columns_fingerprint(dataset, served, dtype, plan), None)
+        kernel_id = columns_fingerprint(dataset, served, dtype, plan)
+        return KernelPlan(plan, spec, dtype.name, kernel_id, None, None, plan == "columns" and holds_all(exp, dataset))
     kernel_id = gram_fingerprint(dataset, served, dtype)
     return KernelPlan(plan, spec, dtype.name, kernel_id, str(gram_folder(root, kernel_id)))
 
 
 def planned_alone(exp: Experiment, data: Any) -> Experiment:
-    """The experiment of one point on `data`, with columns for its plan where its few problems need few of them.
+    """The experiment of one point on `data`, with columns for its plan where it would map a K that is not small.
 
-    A K on storage serves the points and folds of a sweep; one problem is solved before that is written. Workers that
-    may be other hosts have K, or shards, all the same.
+    A K on storage serves the points and folds of a sweep; one point is solved before that is written. Few problems
+    need few columns, and several have all of them here: see `holds_all`. Workers that may be other hosts have K, or
+    shards, all the same.
     """
     dtype = exp.solver_for(data.n_features).column_dtype
     here = exp.plan == "auto" and exp.approximation is None and not exp.cluster.remote
     if not here or asked_or_chosen(exp, data, dtype) != "resident":
         return exp
-    n_problems = exp.kind.n_goals(len(data.classes), exp.multiclass)
-    plan = choose_plan(data.n_merged, dtype, exp.cache.limit, n_problems, SMALL_BYTES)
+    plan = choose_plan(data.n_merged, dtype, budget=0, small=SMALL_BYTES)
     return exp.model_copy(update={"plan": plan}) if plan == "columns" else exp
+
+
+def holds_all(exp: Experiment, data: Any) -> bool:
+    """Whether columns are all computed at once and held in this process: they fit, and several problems share them.
+
+    A cache of columns is for one thread, and computes what one problem asks for, while a K in memory serves problems
+    on all threads. A solver of linear classifiers takes rows.
+    """
+    solver = exp.solver_for(data.n_features)
+    if exp.cluster.remote or solver.solves.linear_only:
+        return False
+    n_problems = exp.kind.n_goals(len(data.classes), exp.multiclass)
+    return choose_plan(data.n_merged, solver.column_dtype, exp.cache.limit, n_problems) == "resident"
 
 
 def asked_or_chosen(exp: Experiment, dataset: Any, dtype: DTypeLike) -> str:

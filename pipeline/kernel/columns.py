@@ -1,10 +1,11 @@
-"""Columns of K computed by the workers when a solver asks, for a K that fits neither memory nor disk.
+"""Columns of K in this process, all at once or when a solver asks, or computed by workers when it asks.
 
-Every request is a working set of hundreds of columns, cut by row ranges of X: one Dask round trip costs 10 ms, so it
-must never carry a single column. Nothing is kept here: wrap it in `svmcore.sources.CachedColumns`.
+Every request to workers is a working set of hundreds of columns, cut by row ranges of X: one Dask round trip costs
+10 ms, so it must never carry a single column. Nothing is kept here: wrap it in `svmcore.sources.CachedColumns`.
 """
 
 import dataclasses
+import threading
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from pipeline.kernel.strips import overflow, worker_points, worker_rows
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats
-from svmcore.sources import ComputedColumns, Factor, Source
+from svmcore.sources import ComputedColumns, Factor, ResidentGram, Source, resident_gram
 from svmcore.train.plan import cached, served_kernel
 
 __all__ = ["WorkerColumns", "columns_for", "computed_columns"]
@@ -123,9 +124,23 @@ def computed_columns(dataset: str, kernel: Kernel, dtype: Any) -> ComputedColumn
 
 
 def columns_for(exp: Experiment, dataset: Any, plan: KernelPlan, workers: Workers) -> Source:
-    """Columns on demand, one cache for all problems of the run."""
+    """All columns, where the plan holds them, or those that are asked for, in one cache for all problems of the run."""
     dtype, served = np.dtype(plan.dtype), served_kernel(Kernel.create(plan.kernel), exp.machine)
     local = computed_columns(str(dataset.path), served, dtype)
+    if plan.holds_all:
+        return _all_columns(local)
     remote = exp.cluster.remote and not exp.solver_for(dataset.n_features).solves.linear_only
     source = WorkerColumns(local, str(dataset.path), workers) if remote else local
     return cached(source, exp.cache.limit)
+
+
+def _all_columns(local: ComputedColumns) -> ResidentGram:
+    """Every column, each symmetric pair once; an interrupt ends the threads that compute them too."""
+    stopped = threading.Event()
+    try:
+        gram = resident_gram(local, stopped.is_set)
+    except BaseException:
+        stopped.set()
+        raise
+    assert gram is not None
+    return gram

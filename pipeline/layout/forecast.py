@@ -15,6 +15,7 @@ import psutil
 from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
+from pipeline.kernel.choose import holds_all
 from pipeline.kernel.factor import BLOCK_BYTES
 from pipeline.kernel.strips import partition
 from pipeline.layout.parts import Part, bundles
@@ -39,6 +40,7 @@ STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small 
 SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the triangular solve
 EPOCHS = 30.0  # visits of all rows that a problem on a factor is worth
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
+MODEL_SECONDS = 0.15  # to assemble, judge and store a model
 FRESH = 2e-9  # seconds of a value in memory that was not touched before: between 0.7e-9 and 7e-9 on virtual machines
 
 
@@ -78,13 +80,23 @@ def _why(exp: Experiment, parts: Sequence[Part]) -> str:
     if part.plan.plan == "factor":
         return f"the config asks for an approximation, whose factor needs {size(part.kernel_bytes)}"
     if exp.plan == "columns":
-        return "the config says plan: columns, or its few problems need few columns of K, which none but they will read"
+        return _why_columns(part)
     if exp.plan != "auto":
         return f"the config says plan: {exp.plan}, or no host but this one sees the store's folder"
     budget = min(exp.cache.limit, exp.cache.disk)
     fits = "fits" if part.kernel_bytes <= budget else "does not fit"
     where = "other hosts may compute" if exp.cluster.remote else "the workers are of this host"
     return f"K needs {size(part.kernel_bytes)} and {fits} {size(budget)} of cache; {where}"
+
+
+def _why_columns(part: Part) -> str:
+    """Why columns are computed in this process, by the config's own plan or by the one chosen for a single point."""
+    if not part.plan.holds_all:
+        return "the config says plan: columns, or its few problems need few columns of K, which none but they will read"
+    return (
+        f"K needs {size(part.kernel_bytes)}, which this process holds for its problems: no workers start, and nothing "
+        "is written"
+    )
 
 
 def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
@@ -247,6 +259,7 @@ def _seconds(exp: Experiment, parts: Sequence[Part], workers: int | None) -> tup
             alternatives[name] += near.get(name, 0.0)
     kernel *= _shared_products(exp, parts)
     solve += _refitted(exp, parts) * max(near["problem"] for near in samples.values()) / threads
+    score += MODEL_SECONDS if exp.sweep is None or exp.refit is not None else 0.0
     start = REPORT_SECONDS + (_workers_seconds(exp, threads) if any(open_) and _asks_workers(exp, parts) else 0.0)
     busy = _slowdown(threads)
     stages = {name: busy * value for name, value in zip(STAGES, (start, kernel, solve, score), strict=True)}
@@ -293,24 +306,28 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     problem = each / len(tried[0])
     at = Layout(n, dataset.n_features, workers, threads)
     kernel = 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / workers
-    resident = len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads
-    solve = {
-        "resident": resident,
-        "columns": len(chains) * each + COLUMN_WASTE * union * n * (entry / threads + FRESH),
-        "shards": solve_seconds(at, works, len(chains), union, entry, exact, rate),
+    ways = {
+        "resident": (kernel, len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
+        "columns": _columns_seconds(part, threads, entry, each, union),
+        "shards": (0.0, solve_seconds(at, works, len(chains), union, entry, exact, rate)),
     }
+    found = {name: sum(way) for name, way in ways.items()}
     if part.plan.plan == "factor":
-        solve["resident"] += kernel
-        return solve | _factor_seconds(part, threads, workers, (entry, scored, rate.entry), union)
-    scored = PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads
-    mapped = part.plan.plan == "resident"
-    return solve | {
-        "resident": kernel + resident,
-        "problem": problem,
-        "kernel": kernel if mapped else 0.0,
-        "solve": solve[part.plan.plan],
-        "score": scored if mapped else 0.0,
-    }
+        return found | _factor_seconds(part, threads, workers, (entry, scored, rate.entry), union)
+    kernel, solve = ways[part.plan.plan]
+    score = PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads
+    return found | {"problem": problem, "kernel": kernel, "solve": solve, "score": score}
+
+
+def _columns_seconds(part: Part, threads: int, entry: float, each: float, union: float) -> tuple[float, float]:
+    """Of K and of its problems where columns are computed in this process: all at once, or one problem after another.
+
+    `each` are seconds of a chain on a K that is there, and `union` the rows that support any of them.
+    """
+    n, count = part.data.n_merged, len(part.chains)
+    if holds_all(part.group.points[0].exp, part.data):
+        return n * n * (0.5 * entry / threads + FRESH), count * each / min(threads, count)
+    return 0.0, count * each + COLUMN_WASTE * union * n * (entry / threads + FRESH)
 
 
 def _factor_seconds(

@@ -154,7 +154,7 @@ def _told(session: Session, part: Part, number: int, n: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _solved_by(session: Session, part: Part) -> Iterator[dict[str, Any]]:
-    """Where the problems of a part are solved: on the workers, on threads, or one by one over a column cache.
+    """Where the problems of a part are solved: on the workers, on threads over a K, or one by one over a column cache.
 
     The few problems of one point are solved on threads, unless the workers are other machines.
     """
@@ -168,10 +168,11 @@ def _solved_by(session: Session, part: Part) -> Iterator[dict[str, Any]]:
 
 
 def _source_of(session: Session, part: Part) -> Source:
-    """Columns in a cache of this process, or in shards on the workers."""
+    """Columns in this process, all or a cache of them, or in shards on the workers."""
     exp, dataset = part.group.points[0].exp, datasets.open_dataset(part.data.path)
     if part.plan.plan == "columns":
-        return columns_for(exp, dataset, part.plan, session.workers)
+        with session.clock("kernel"):
+            return columns_for(exp, dataset, part.plan, session.workers)
     address = session.store.shown(f"data/{dataset.path.name}")
     return open_shards(exp, address, dataset, part.plan, session.workers)
 

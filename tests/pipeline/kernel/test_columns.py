@@ -76,3 +76,19 @@ def test_take__is_the_kernel_on_those_rows(dataset, exact):
     rows = np.arange(0, 700, 7)
     part = worker_columns(dataset, KERNEL, np.float64, InlineWorkers()).take(rows)
     np.testing.assert_allclose(part.columns(np.array([3])), exact[np.ix_(rows[[3]], rows)], atol=1e-12)
+
+
+def test_all_columns__are_those_of_the_dense_kernel_and_end_with_an_interrupt(dataset, exact, monkeypatch):
+    local = computed_columns(str(dataset.path), KERNEL, np.float32)
+    np.testing.assert_allclose(columns._all_columns(local).matrix, exact, atol=1e-5)
+    asked = []
+
+    def interrupted(source, stop):
+        asked.append(stop)
+        assert not stop()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(columns, "resident_gram", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        columns._all_columns(local)
+    assert asked[0]()  # what the threads ask for every tile

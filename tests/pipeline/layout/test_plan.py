@@ -1,6 +1,7 @@
 """Plans against what runs then take, and refusals."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,12 +15,15 @@ import yaml
 from pipeline import run
 from pipeline.answers.result import read_result
 from pipeline.config.load import load_experiment
-from pipeline.kernel.choose import planned_alone
+from pipeline.kernel import columns
+from pipeline.kernel.choose import holds_all, planned_alone
 from pipeline.layout import forecast as plans
 from pipeline.layout import rates
 from pipeline.layout.probe import Sample, Work, seconds_of
+from pipeline.model.verify import verify
 from pipeline.running.plan import plan_of
 from svmcore.errors import MemoryLimit
+from svmcore.sources import resident_gram
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,20 +82,35 @@ def test_plan__nothing_is_left_to_do_after_the_run(config, tmp_path):
     assert (found["kernels_found"], found["problems_found"]) == (2, 72)
 
 
-# ---- one problem alone
-def alone(n_merged, classes, **keys):
-    """Plan of a run without a sweep on so many different rows and classes."""
+# ---- one point alone
+def one_point(n_merged, classes, **keys):
+    """Experiment of a run without a sweep, and its data of so many different rows and classes."""
     config = {"data": {"source": "rows.csv"}, "kernel": "rbf", "cluster": {"kind": "local"}} | keys
     data = SimpleNamespace(n_merged=n_merged, n_features=8, classes=["bee", "cat", "dog", "elk"][:classes])
-    return planned_alone(load_experiment(config), data).plan
+    return load_experiment(config), data
 
 
-def test_plan__one_problem_of_many_rows_takes_columns_and_needs_no_workers():
-    assert alone(5000, 2) == "columns"
-    assert alone(4000, 2) == "auto"  # K is small
-    assert alone(5000, 3) == "auto"  # three problems share it
-    assert alone(5000, 3, multiclass="ovo", kernel="linear") == "auto"
+def alone(n_merged, classes, **keys):
+    """Plan of such a run."""
+    return planned_alone(*one_point(n_merged, classes, **keys)).plan
+
+
+def test_plan__one_point_of_many_rows_takes_columns_and_needs_no_workers():
+    assert alone(5000, 2) == alone(5000, 4) == "columns"
+    assert alone(4000, 2) == alone(4000, 4) == "auto"  # K is small
+    assert alone(5000, 3, multiclass="ovo", kernel="linear", solver={"name": "smo"}) == "columns"
     assert alone(5000, 0, task="svr") == alone(5000, 0, task="one-class", nu=0.1) == "columns"
+
+
+def test_plan__several_problems_hold_all_columns_that_fit():
+    assert holds_all(*one_point(5000, 3))
+    assert holds_all(*one_point(32_768, 4))
+    assert not holds_all(*one_point(32_769, 4))  # more than 4 GiB
+    assert not holds_all(*one_point(5000, 4, cache={"limit": "99MB"}))
+    assert holds_all(*one_point(5000, 4, cache={"limit": "101MB", "disk": "1MB"}))  # nothing is written
+    assert not holds_all(*one_point(5000, 2))  # one problem needs few of them
+    assert not holds_all(*one_point(5000, 4, kernel="linear", solver={"name": "interior-point"}))
+    assert not holds_all(*one_point(5000, 4, cluster={"kind": "address", "address": "tcp://far:1", "insecure": True}))
 
 
 @pytest.mark.parametrize(
@@ -108,17 +127,65 @@ def test_plan__stays_where_nothing_is_to_be_chosen(keys):
     assert alone(5000, 2, **keys) == keys.get("plan", "auto")
 
 
-def test_run__of_one_problem_starts_no_workers_and_writes_its_plan_down(tmp_path):
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(4200, 3))
-    np.savez(tmp_path / "two.npz", X=X, y=np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1, -1))
-    config = {"data": {"source": str(tmp_path / "two.npz")}, "kernel": {"name": "rbf", "gamma": 0.3}}
+def many_rows(classes, folder):
+    """A file of so many rows that their K is not small, in stripes across two of three columns."""
+    X = np.random.default_rng(3).normal(size=(4200, 3))
+    side = X[:, 0] + 0.3 * X[:, 1]
+    np.savez(folder / "rows.npz", X=X, y=np.digitize(side, np.quantile(side, np.arange(1, classes) / classes)))
+    return {"data": {"source": str(folder / "rows.npz")}, "kernel": {"name": "rbf", "gamma": 0.3}}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_run__of_one_point_starts_no_workers_and_writes_its_plan_down(classes, tmp_path):
     told = []
-    metrics = run(config, store=tmp_path / "store", progress=lambda *step, **about: told.append(step[0]))
+    tell = lambda *step, **about: told.append(step[0])  # noqa: E731
+    metrics = run(many_rows(classes, tmp_path), store=tmp_path / "store", progress=tell)
     assert metrics["status"] == "converged"
     assert metrics["plan"]["plan"] == "columns"
     assert "workers" not in told
+    assert not (tmp_path / "store" / ".cache" / "gram").exists()
     assert load_experiment(yaml.safe_load((Path(metrics["run"]) / "config.yaml").read_text())).plan == "columns"
+
+
+def test_run__of_several_problems_computes_k_once_for_the_optimum_that_a_mapped_one_has(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(columns, "resident_gram", lambda *of: made.append(resident_gram(*of)) or made[-1])
+    config = many_rows(3, tmp_path) | {"cluster": {"kind": "inline"}}
+    held, mapped = (run(config | plan, store=tmp_path / "store") for plan in ({}, {"plan": "resident"}))
+    assert (held["plan"]["plan"], mapped["plan"]["plan"]) == ("columns", "resident")
+    assert [gram.matrix.nbytes for gram in made] == [held["plan"]["kernel_bytes"]]
+    assert held["plan"]["kernel_bytes"] < held["plan"]["memory_bytes"]
+    for ours, theirs in zip(held["per_class"], mapped["per_class"], strict=True):
+        assert (ours["status"], ours["kkt_gap"] <= 1.05e-3) == ("converged", True)
+        assert theirs["dual"] <= ours["primal"]  # bounds of the same optimum
+        assert ours["dual"] <= theirs["primal"]
+    assert verify(held["model"])["agrees"]
+
+
+def test_run__that_lost_an_answer_solves_that_one_to_the_same_bytes(tmp_path):
+    config = many_rows(3, tmp_path)
+    first = run(config, store=tmp_path / "store")
+    shutil.rmtree(min((tmp_path / "store" / ".cache" / "problems").iterdir()))
+    again = run(config, store=tmp_path / "store")
+    assert (first["problems"]["reused"], again["problems"]["reused"]) == (0, 2)
+    models = [(Path(one["model"]) / "manifest.json").read_bytes() for one in (first, again)]
+    assert models[0] == models[1]
+
+
+def test_plan__of_held_columns_tells_k_once_and_problems_on_all_threads(tmp_path, monkeypatch):
+    config = many_rows(3, tmp_path)
+    steady(monkeypatch, threads=3)
+    held, asked = (planned(config, tmp_path, *more) for more in ([], ["plan=columns", "cache.limit=70MB"]))
+    n = held["n_merged"]
+    assert held["seconds"]["kernel"] == pytest.approx(n**2 * (ENTRY / 6 + plans.FRESH), abs=1e-3)
+    assert asked["seconds"]["kernel"] == 0
+    assert held["alternatives"]["columns"] == pytest.approx(
+        held["seconds"]["kernel"] + held["seconds"]["solve"], abs=2e-3
+    )
+    assert held["alternatives"]["columns"] < asked["alternatives"]["columns"]
+    assert held["seconds"]["solve"] < asked["seconds"]["solve"] / 3
+    assert "this process holds" in held["why"]
+    assert "this process holds" not in asked["why"]
 
 
 @pytest.mark.full
@@ -205,13 +272,18 @@ STEADY = rates.Rates(entry=2e-10, step=1e-6, step_entry=1e-9, strip=1e-9, fault=
 ENTRY = 4e-10  # seconds of a kernel value
 
 
-@pytest.mark.parametrize("rows", [3000, pytest.param(6000, marks=pytest.mark.full)])
-def test_plan__seconds_are_those_of_the_work_that_the_run_then_counts(rows, config, tmp_path, monkeypatch):
-    """On a machine of a known speed: support vectors and steps of the run's own answers, within a factor of two."""
+def steady(monkeypatch, threads=1):
+    """Plan for a machine of a known speed."""
     monkeypatch.setattr(plans, "rates", lambda: STEADY)
     monkeypatch.setattr(plans, "block_seconds", lambda dataset, kernels, dtype: ENTRY * len(kernels))
     monkeypatch.setattr(plans, "_slowdown", lambda threads: 1.0)
-    monkeypatch.setattr(plans, "n_threads", lambda: 1)
+    monkeypatch.setattr(plans, "n_threads", lambda: threads)
+
+
+@pytest.mark.parametrize("rows", [3000, pytest.param(6000, marks=pytest.mark.full)])
+def test_plan__seconds_are_those_of_the_work_that_the_run_then_counts(rows, config, tmp_path, monkeypatch):
+    """On a machine of a known speed: support vectors and steps of the run's own answers, within a factor of two."""
+    steady(monkeypatch)
     rng = np.random.default_rng(1)
     y = rng.integers(0, 6, rows)
     X = rng.normal(size=(rows, 200)) + 0.3 * rng.normal(size=(6, 200))[y]
