@@ -22,6 +22,7 @@ def two_workers(cluster_of_two):
     while len(client.run(os.getpid, on_error="ignore")) < 2:
         assert time.monotonic() < end, "a worker that was ended was not replaced"
         client.wait_for_workers(2, timeout=60)
+    assert cluster_of_two._count() == 2  # it counts them now and then, and may have seen the one that was left
     return cluster_of_two
 
 
