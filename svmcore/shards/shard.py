@@ -20,6 +20,7 @@ from svmcore.passes.columns import add_columns
 from svmcore.points import Extent, Floats, Points, Rows
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.shards.met import Met
+from svmcore.shards.packed import Packed
 from svmcore.sources import CachedColumns, ComputedColumns
 from svmcore.sources.base import CHUNK
 from svmcore.state import Ends, Part, ends_of, worst_of
@@ -79,14 +80,11 @@ class Reply(NamedTuple):
 class Given(NamedTuple):
     """The vectors of a program that a shard is given, (v,) of the variables on its rows.
 
-    `rows` (v,) are its own rows that they live on, None where variable i lives on row i; `groups` how many there are.
+    `bounds` are p, lo, hi and ridge, then the codes of groups if there are several; `rows` (v,) its own rows that the
+    variables live on, None where variable i lives on row i; `groups` how many there are.
     """
 
-    p: Floats
-    lo: Floats
-    hi: Floats
-    ridge: Floats
-    codes: Floats | None
+    bounds: Packed
     rows: Floats | None
     groups: int
     shift: float
@@ -140,17 +138,21 @@ class _Columns(ComputedColumns):
 class _Program:
     """The vectors of one program on the rows of a shard."""
 
-    def __init__(self, given: Given, epoch: int, beta: Floats, score: Floats) -> None:
-        self.given, self.epoch, self.beta, self.score = given, epoch, beta, score
+    def __init__(self, given: Given, step: Step, score: Floats | None) -> None:
+        self.rows, self.groups, self.shift = given.rows, given.groups, given.shift
+        self.p, self.lo, self.hi, self.ridge, *codes = given.bounds.vectors()
+        self.codes = codes[0] if codes else None
+        self.epoch, self.beta = step.epoch, np.zeros(len(self.p))
+        self.beta[step.idx] = step.beta
+        self.score = self.p.copy() if score is None else score.copy()
 
     def told(self, members: Floats, q: int) -> Told:
-        given = self.given
-        part = Part(self.score, self.beta, given.lo, given.hi, given.ridge, given.codes)  # type: ignore[arg-type]
+        part = Part(self.score, self.beta, self.lo, self.hi, self.ridge, self.codes)  # type: ignore[arg-type]
         outside = np.ones(len(self.beta), dtype=bool)
         outside[members] = False
-        widest = [(np.inf, -np.inf)] * given.groups + [(0.0, 0.0)]  # the ends of all are not known here
+        widest = [(np.inf, -np.inf)] * self.groups + [(0.0, 0.0)]  # the ends of all are not known here
         idx = worst_of(part, q, outside, widest)
-        return Told(ends_of(part, given.groups), self.score[members], idx, self.score[idx])
+        return Told(ends_of(part, self.groups), self.score[members], idx, self.score[idx])
 
 
 class Shard:
@@ -189,9 +191,9 @@ class Shard:
         self._settled()
         return self.columns.rounding, self.exact.unit
 
-    def diagonal(self) -> Floats:
-        """k(x_i, x_i) of the rows, float64."""
-        return self.columns.diagonal()
+    def diagonal(self) -> Packed:
+        """k(x_i, x_i) of the rows, float64: of many kernels one number."""
+        return Packed.of([self.columns.diagonal()])
 
     def rows(self, idx: Floats) -> Rows:
         """Own rows `idx`, as they came."""
@@ -200,9 +202,7 @@ class Shard:
     # ---- of programs
     def begin(self, name: str, given: Given, step: Step, score: Floats | None) -> Told:
         """Hold a program at a beta that a `step` from 0 leads to; `score` where it is known."""
-        beta = np.zeros(len(given.p))
-        beta[step.idx] = step.beta
-        program = _Program(given, step.epoch, beta, given.p.copy() if score is None else score.copy())
+        program = _Program(given, step, score)
         if score is None:
             self._add(program, step, step.beta)
         self.programs[name] = program
@@ -231,23 +231,25 @@ class Shard:
 
     def _add(self, program: _Program, step: Step, delta: Floats) -> None:
         """Bring the scores up to date: K and shift by all changes, the ridge by those of own variables."""
-        given, change = program.given, np.zeros(self.columns.n)
+        change = np.zeros(self.columns.n)
         size = min(CHUNK * 16, self.columns.capacity)
         for start in range(0, len(step.numbers), size):
             part = slice(start, start + size)
             matrix, rows = self.columns.lookup(step.numbers[part])
             add_columns(matrix, rows, -step.coef[part], change)
-        program.score += change if given.rows is None else change[given.rows]
-        program.score[step.idx] -= given.ridge[step.idx] * delta
-        if given.shift:
-            program.score -= given.shift * step.total
+        program.score += change if program.rows is None else change[program.rows]
+        program.score[step.idx] -= program.ridge[step.idx] * delta
+        if program.shift:
+            program.score -= program.shift * step.total
 
     # ---- of proofs
     def outputs(self, numbers: Floats, coef: Floats) -> tuple[Floats, Floats]:
-        """Sums of served values over rows `numbers`, and of their absolute values, at the own rows."""
+        """Sums of served values over rows `numbers`, and a bound of those of absolute values, at the own rows."""
         whole = np.zeros(self.columns.n_columns)
         whole[numbers] = coef
-        return self.columns.outputs(whole)
+        values, sizes = self.columns.outputs(whole)
+        with np.errstate(over="ignore"):  # infinite is a bound too
+            return values, np.nextafter(sizes.astype(np.float32), np.float32(np.inf))  # no digits need to travel
 
     def product(self, idx: Floats, numbers: Floats, coef: Floats) -> Floats:
         """Sums of float64 values over rows `numbers` at the own rows `idx`."""

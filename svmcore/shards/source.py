@@ -94,12 +94,12 @@ class ShardedSource(Source):
         return ShardedState(self.group, qp, beta, score)
 
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
-        """K @ coef and abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
+        """K @ coef and a bound of abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
         numbers = np.flatnonzero(coef)
         self.group.meet(numbers)
         parts = self.group.every("outputs", numbers, coef[numbers], needs=numbers)
         values, sizes = zip(*parts, strict=True)
-        return np.concatenate(values), np.concatenate(sizes)
+        return np.concatenate(values), np.concatenate(sizes).astype(np.float64)
 
     def diagonal(self) -> Floats:
         """K_ii (n,), float64."""
@@ -107,7 +107,7 @@ class ShardedSource(Source):
 
     @functools.cached_property
     def _diagonal(self) -> Floats:
-        return np.concatenate(self.group.every("diagonal"))
+        return np.concatenate([packed.vectors()[0] for packed in self.group.every("diagonal")])
 
     def columns(self, idx: Floats) -> Floats:
         """No process has a whole column."""

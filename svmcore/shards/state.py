@@ -14,6 +14,7 @@ from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.shards.group import Group
 from svmcore.shards.line import NONE
+from svmcore.shards.packed import Packed
 from svmcore.shards.shard import Given, Step, Told
 from svmcore.state import Ends, Part, WorkingSetState, joined, worst_of
 
@@ -125,9 +126,11 @@ class ShardedState(WorkingSetState):
     def _given(self, i: int) -> Given:
         """The vectors of shard i."""
         qp, at = self.qp, self._variables[i]
-        codes = None if qp.groups.codes is None else qp.groups.codes[at]
+        bounds = [values[at] for values in (qp.p, qp.lo, qp.hi, qp.ridge)]
+        if qp.groups.codes is not None:
+            bounds.append(qp.groups.codes[at])
         rows = None if qp.rows is None else qp.rows[at] - self.group.edges[i]
-        return Given(qp.p[at], qp.lo[at], qp.hi[at], qp.ridge[at], codes, rows, len(qp.groups.sums), qp.shift)
+        return Given(Packed.of(bounds), rows, len(qp.groups.sums), qp.shift)
 
     def _changes(self, idx: Floats, delta: Floats) -> tuple[Floats, Floats]:
         """Rows of K whose coefficients change, and by how much."""

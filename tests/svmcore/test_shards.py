@@ -13,6 +13,7 @@ from svmcore.errors import SVMError
 from svmcore.kernels import Kernel, Linear
 from svmcore.kernels.exact import ExactKernel
 from svmcore.shards import Host, ShardedSource
+from svmcore.shards.packed import Packed
 from svmcore.solvers import SMO
 from svmcore.sources import CachedColumns, ComputedColumns
 from svmcore.state import MemoryState
@@ -254,6 +255,28 @@ def test_traffic__of_a_round_does_not_depend_on_the_rows():
     assert np.abs(many / few - 1.0).max() < 0.02
     newcomers, members = 256, 6 * 256
     assert many.max() < 3 * newcomers * 8 * 8 + 2 * 1024 * 16 + 4 * members * 40 + 20_000
+
+
+def test_traffic__of_a_beginning_is_two_bytes_a_row():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20_000, 2)), np.where(rng.random(20_000) < 0.5, 1.0, -1.0)
+    source, wire = in_shards(X, Kernel.create({"name": "rbf", "gamma": 1.0}), [0, 20_000])
+    wire.sizes.clear()
+    qp = classification(source, y, 1.0)
+    source.state(qp, np.zeros(20_000), None)
+    assert sum(wire.sizes) < 2 * 20_000 + 16 * 1024 + 5_000  # bounds, the diagonal of K, and candidates
+
+
+@pytest.mark.parametrize("n_kinds", [1, 256, 257])
+def test_packed__vectors_come_back_as_they_were(n_kinds):
+    rng = np.random.default_rng(n_kinds)
+    C = rng.permutation(np.r_[np.arange(n_kinds), rng.integers(0, n_kinds, 700)]) / 3.0
+    vectors = [C, -C, np.where(C > 0, np.inf, -np.inf), (C > 0).astype(np.int8)]
+    packed = Packed.of(vectors)
+    assert (packed.kinds is None) == (n_kinds > 256)
+    for one, other in zip(packed.vectors(), vectors, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
 
 
 def test_programs__under_way_at_once_share_messages_and_columns():
