@@ -247,7 +247,7 @@ def _client(target: Any, what: str, security: Any = None, queue_seconds: float =
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{what} does not answer ({reason}); start it or correct the address") from error
-    with client:
+    with contextlib.closing(client):  # `with client` could be left by the thread alone that entered it
         left = max(queue_seconds, CONNECT_SECONDS - (time.monotonic() - started), 1.0)
         try:
             client.wait_for_workers(1, timeout=left)

@@ -93,6 +93,10 @@ class Workers(ABC):
         """Of the workers that are there; of this process an empty one."""
         return [""]
 
+    def steady(self) -> "Workers":
+        """These and no others: once they are lost every call says so, where others would be opened."""
+        return self
+
 
 class InlineWorkers(Workers):
     """Tasks in the driver's own process, one after another: the same bytes."""

@@ -100,7 +100,7 @@ def open_shards(exp: Experiment, address: str, dataset: Any, plan: KernelPlan, w
     edges = np.linspace(0, dataset.n_merged, count + 1).round().astype(int).tolist()
     sample = dataset.X(0, min(SAMPLE, dataset.n_merged))
     limit = columns_bytes(exp, count)
-    return ShardedSource.open(address, edges, kernel, sample, plan.dtype, WorkerShards(workers), limit)
+    return ShardedSource.open(address, edges, kernel, sample, plan.dtype, WorkerShards(workers.steady()), limit)
 
 
 def columns_bytes(exp: Experiment, count: int) -> int:

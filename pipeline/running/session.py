@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.answers.warm import warm_up
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.dashboard import dashboard_of, reported
+from pipeline.compute.driver import exit_on_sigterm
 from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import LOST_SECONDS, ClusterLost, Sign, Workers, never
 from pipeline.config.schema import Experiment
@@ -82,14 +83,34 @@ class _LazyWorkers(Workers):
         self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never, near: str | None = None
     ) -> Iterator[tuple[int, Any]]:
         """As `Workers.map`; no items, no workers."""
-        if not items:
-            return
-        workers = self._opened()
+        if items:
+            yield from self.steady().map(fn, items, retries, sign, near)
+
+    def steady(self) -> Workers:
+        """As `Workers.steady`."""
+        return _Steady(self._opened(), self._forget)
+
+    def _forget(self, lost: Workers) -> None:
+        with self._lock:
+            self._now = None if self._now is lost else self._now
+
+
+class _Steady(Workers):
+    """The workers of one opening; `forget` hears of their loss, so that whoever begins again opens others."""
+
+    def __init__(self, workers: Workers, forget: Callable[[Workers], None]) -> None:
+        self.workers, self.forget = workers, forget
+        self.n, self.client = workers.n, workers.client
+        self.ask, self.addresses = workers.ask, workers.addresses  # type: ignore[method-assign]
+
+    def map(
+        self, fn: Any, items: Sequence[Any], retries: int = 2, sign: Sign = never, near: str | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """As `Workers.map`."""
         try:
-            yield from workers.map(fn, items, retries, sign, near)
+            yield from self.workers.map(fn, items, retries, sign, near)
         except ClusterLost:
-            with self._lock:
-                self._now = None if self._now is workers else self._now
+            self.forget(self.workers)
             raise
 
 
@@ -130,7 +151,12 @@ def open_session(
 ) -> Iterator[Session]:
     """A draft folder and workers, both gone at the end; somebody else's cluster must answer at once."""
     clock, progress = clock or Clock(), progress or silent
-    with told_when_full(store.cache), store.draft() as folder, contextlib.ExitStack() as cluster:
+    with (
+        exit_on_sigterm(),  # here, because workers may be opened again, and closed, on another thread
+        told_when_full(store.cache),
+        store.draft() as folder,
+        contextlib.ExitStack() as cluster,
+    ):
 
         def opened(again: bool) -> Workers:
             found = _opened(exp, cluster, clock, again, dask.client)

@@ -57,14 +57,20 @@ def hosts(two_hosts, tmp_path):  # noqa: F811
         yield here, [*there, *blind], env, mine
 
 
-@contextlib.contextmanager
-def dask_of(hosts, folder):
-    """A scheduler beside the driver, two workers on the other host; yields (address, processes)."""
+def dask_commands(hosts, folder):
+    """(command, environment) of a scheduler beside the driver, and of two workers on the other host."""
     here, there, env, _ = hosts
     scheduler = [*here, BIN / "dask", "scheduler", "--host", f"{NETWORK}.1", "--port", "8786", "--no-dashboard"]
     worker = [*there, BIN / "dask", "worker", f"tcp://{NETWORK}.1:8786", "--host", f"{NETWORK}.2", "--no-dashboard"]
     worker += ["--nworkers", "2", "--nthreads", "1", "--local-directory", folder / "workers" / "scratch"]
     theirs = {**env, "XDG_CACHE_HOME": str(folder / "workers"), "TMPDIR": str(folder / "workers")}
+    return (scheduler, env), (worker, theirs)
+
+
+@contextlib.contextmanager
+def dask_of(hosts, folder):
+    """Both of `dask_commands`, started; yields (address, process of the workers)."""
+    (scheduler, env), (worker, theirs) = dask_commands(hosts, folder)
     with _env(env), started(*scheduler), _env(theirs), started(*worker) as process:
         yield f"tcp://{NETWORK}.1:8786", process
 

@@ -1,7 +1,9 @@
 """Workers of a run that are lost and come back."""
 
+import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -74,6 +76,36 @@ def test_remote__one_that_does_not_come_back_is_lost(address, tmp_path, monkeypa
         for sentence in ("run the command again", "did not come back"):
             with pytest.raises(ClusterLost, match=sentence):
                 dict(session.workers.map(abs, [-1, -2]))
+
+
+def test_steady__workers_that_were_lost_open_no_others(address, tmp_path, monkeypatch):
+    """Shards are asked on many threads: what one finds lost, no other may put in its place."""
+    monkeypatch.setattr("pipeline.compute.workers.LOST_SECONDS", 0.5)
+    first = cluster_at(address)
+    with session_on(address, tmp_path) as session:
+        steady = session.workers.steady()
+        assert dict(steady.map(abs, [-1])) == {0: 1}
+        (where,) = steady.addresses()
+        first.close()
+        with pytest.raises(ClusterLost):
+            dict(steady.map(abs, [-1]))
+        with cluster_at(address):
+            assert steady.ask(abs, -1, where) is None
+            assert dict(session.workers.map(abs, [-1])) == {0: 1}
+            assert session.workers.addresses() != [where]
+
+
+def test_remote__workers_are_opened_again_on_another_thread(address, tmp_path, monkeypatch):
+    """As kernels are, which are computed ahead of the solver; SIGTERM is as it was when all is done."""
+    monkeypatch.setattr("pipeline.compute.workers.LOST_SECONDS", 0.5)
+    before, first = signal.getsignal(signal.SIGTERM), cluster_at(address)
+    with session_on(address, tmp_path) as session, ThreadPoolExecutor(1) as pool:
+        first.close()
+        with pytest.raises(ClusterLost):
+            dict(session.workers.map(abs, [-1]))
+        with cluster_at(address):
+            assert pool.submit(lambda: dict(session.workers.map(abs, [-1]))).result() == {0: 1}
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_local__workers_that_are_killed_as_they_start_are_started_again(monkeypatch):
