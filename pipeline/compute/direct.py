@@ -32,11 +32,12 @@ def asked(client: Any, task: Callable[[Any], Any], item: Any, where: str) -> Any
     return None
 
 
-async def _on_a_thread(task: Callable[[Any], Any], item: Any) -> Any:
-    """Beside the event loop of a worker, which has others to listen to."""
-    return await asyncio.get_running_loop().run_in_executor(_thread(), task, item)
+async def _on_a_thread(task: Callable[[Any], Any], item: Any, dask_worker: Any = None) -> Any:
+    """Beside the event loop of a worker, which has others to listen to; Dask gives `dask_worker`."""
+    return await asyncio.get_running_loop().run_in_executor(_thread(dask_worker.address), task, item)
 
 
 @functools.cache
-def _thread() -> concurrent.futures.Executor:
+def _thread(of_worker: str) -> concurrent.futures.Executor:
+    """One for each worker, of which a process may have several."""
     return concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="asked")

@@ -1,6 +1,7 @@
 """What rows in shards will take on any number of workers: rounds, messages, and the work that is divided or is not.
 
-The constants are those of a client that sends every 10 ms, and of 4 Gbit/s; they were not fitted to a cluster.
+The bytes are those that were counted at the network interface of a driver with two workers, and 4 Gbit/s are theirs to
+go through. Emulated clusters of 4, 16 and 64 workers are held against it by `tests/full/test_emulated_clusters.py`.
 """
 
 import dataclasses
@@ -12,12 +13,15 @@ from pipeline.layout.rates import Rates
 __all__ = ["Layout", "solve_seconds", "worker_bytes"]
 
 ROUND_TRIP = 0.012  # seconds of a message to a worker and back: Dask's client sends every 10 ms
+MESSAGE = 5e-4  # of these the driver's own, whose messages to many workers go out one after another
+MERGED = 2.0  # calls of several problems that go in one message
 MESSAGES = 2.0  # of a round: rows of newcomers, and changes
 BANDWIDTH = 4e8  # bytes a second through the driver
 NEWCOMERS = 256.0  # columns that a round asks for
 FIRST_ROUNDS = 6.0  # of a problem, however few support vectors it has
-ROW_BYTES = 48.0  # of a problem: its bounds go out, and the outputs of its proof come back
-TOLD_BYTES = 40_000.0  # of a round and a worker, beside rows
+ROW_BYTES = 13.0  # of a problem: its bounds go out, and the outputs of its proof come back
+TOLD_BYTES = 60_000.0  # of a round and a worker, beside rows: all changes go out, candidates come back
+SET_BYTES = 100_000.0  # of a round: each worker tells of its own part of the working set
 AT_ONCE = 4  # problems under way at a time
 WASTE = 1.5  # columns computed for each support vector
 
@@ -46,11 +50,13 @@ def solve_seconds(
     divided = WASTE * union * at.n * entry + support * at.n * PASSES * rate.entry + proofs * exact
     divided += problems * PROBLEM_ROW * at.n
     rounds = problems * FIRST_ROUNDS + WASTE * support / NEWCOMERS
-    moved = WASTE * union * at.p * 8.0 * at.workers + rounds * TOLD_BYTES * at.workers + problems * ROW_BYTES * at.n
+    moved = WASTE * union * at.p * 8.0 * at.workers + rounds * (TOLD_BYTES * at.workers + SET_BYTES)
+    moved += problems * ROW_BYTES * at.n
     alone = each * sum(_set_seconds(work, rate) for work in works) + problems * PROBLEM
-    together = min(AT_ONCE, chains)
-    waits = rounds * MESSAGES * ROUND_TRIP / max(1, together)
-    return divided / at.workers + alone / max(1, min(together, at.cores)) + waits + moved / BANDWIDTH
+    together = max(1, min(AT_ONCE, chains))
+    merged = min(MERGED, together)
+    waits = rounds * MESSAGES * max(ROUND_TRIP / together, MESSAGE * at.workers / merged)
+    return divided / at.workers + alone / min(together, max(1, at.cores)) + waits + moved / BANDWIDTH
 
 
 def _set_seconds(work: Work, rate: Rates) -> float:

@@ -4,7 +4,16 @@ import pytest
 
 from pipeline.layout.probe import Work
 from pipeline.layout.rates import Rates
-from pipeline.layout.shards import BANDWIDTH, ROUND_TRIP, Layout, solve_seconds
+from pipeline.layout.shards import (
+    BANDWIDTH,
+    MERGED,
+    MESSAGE,
+    MESSAGES,
+    ROUND_TRIP,
+    TOLD_BYTES,
+    Layout,
+    solve_seconds,
+)
 
 RATE = Rates(entry=1e-10, step=1e-6, step_entry=1e-9, strip=1e-9, fault=1e-10)
 ENTRY, EXACT = 1e-8, 4e-8
@@ -27,6 +36,14 @@ def test_solve__columns_and_proofs_are_divided_and_messages_are_not():
 def test_solve__a_round_costs_its_messages_however_many_rows():
     idle = seconds(1, n=1000, support=1.0, chains=1, steps=1.0)
     assert 6 * 2 * ROUND_TRIP < idle < 6 * 2 * ROUND_TRIP + 0.02
+
+
+def test_solve__messages_to_many_workers_are_the_drivers_own():
+    """Rounds of next to no work: the client's pauses to few workers, its own time for each of many."""
+    assert seconds(8, n=1000, support=1.0) == pytest.approx(seconds(1, n=1000, support=1.0), rel=0.15)
+    few, many = seconds(500, n=1000, support=1.0), seconds(1000, n=1000, support=1.0)
+    told = 500 * 60 * (TOLD_BYTES / BANDWIDTH + MESSAGES * MESSAGE / MERGED)
+    assert many - few == pytest.approx(told, rel=0.05)
 
 
 def test_solve__wide_rows_cost_their_transfer():
