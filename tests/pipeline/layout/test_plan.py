@@ -74,6 +74,14 @@ def test_plan__counts_what_sharing_saves(config, tmp_path):
     assert found["kernel_evaluations_saved"] == (72 - 2) * pairs
 
 
+def test_plan__of_64_workers_divides_what_they_share_and_counts_their_messages(config, tmp_path):
+    given = load_experiment(config | {"plan": "shards"})
+    few, many = (plan_of(given, str(tmp_path / "store"), workers=count) for count in (2, 64))
+    assert few["plan"] == many["plan"] == "shards"
+    assert many["alternatives"]["resident"] < few["alternatives"]["resident"]
+    assert many["seconds"]["solve"] > few["seconds"]["solve"]  # 1,500 rows are not worth 64 workers
+
+
 def test_plan__nothing_is_left_to_do_after_the_run(config, tmp_path):
     assert planned(config, tmp_path)["seconds"]["solve"] > 0
     run(config, store=tmp_path)
