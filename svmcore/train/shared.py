@@ -5,7 +5,6 @@ were left out are their decision values: nothing is computed for them. Kernels o
 Proofs are of the values of K that were served.
 """
 
-import copy
 import dataclasses
 import functools
 import sys
@@ -145,12 +144,6 @@ class Table:
         self.rows = X[np.ix_(first, first)] if precomputed else X[first]
         self.n, self.tally = len(first), Tally()
         self._folds: dict[Fold, Distinct] = {}
-
-    def copy(self) -> "Table":
-        """The same rows, with a tally of its own: for another process, while this one trains."""
-        made = copy.copy(self)
-        made.tally, made._folds = Tally(), {}
-        return made
 
     def distinct(self, fold: Fold) -> Distinct:
         """The distinct rows of the whole table, those that are not trained on with weight 0."""

@@ -268,13 +268,9 @@ def _trained(table: Table, parts: list[Part], jobs: int) -> list[Found | None]:
     shares = [share for share in shares if share]
     if len(shares) < 2 or table.n >= THREADED_ROWS:
         return table.train(parts)
-    asked = [[parts[index] for index in share] for share in shares]
-    others = Parallel(jobs, backend="loky", return_as="generator")(
-        delayed(_apart)(table.copy(), each) for each in asked[1:]
-    )
+    work = (delayed(_apart)(table, [parts[index] for index in share]) for share in shares)
     found: list[Found | None] = [None] * len(parts)
-    mine = table.train(asked[0])  # meanwhile: this process is one of them
-    for share, (trained, tally) in zip(shares, itertools.chain([(mine, Tally())], others), strict=True):
+    for share, (trained, tally) in zip(shares, Parallel(jobs, backend="loky")(work), strict=True):
         table.tally.add(tally)
         for index, each in zip(share, trained, strict=True):
             found[index] = each
