@@ -15,6 +15,7 @@ from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Rows
 from svmcore.points.identical import Merged, merge_rows
+from svmcore.runtime.memory import empty
 
 __all__ = ["Distinct", "by_class", "distinct_rows", "merge_precomputed", "shared"]
 
@@ -43,8 +44,12 @@ class Distinct:
         return self.given if self.at is None else self.given[self.at]
 
     def take(self, rows: Floats) -> Rows:
-        """Some of the distinct rows."""
-        return self.given[rows if self.at is None else self.at[rows]]
+        """Some of the distinct rows, a copy in memory that was touched before, if there is any."""
+        rows = rows if self.at is None else self.at[rows]
+        if not isinstance(self.given, np.ndarray):
+            return self.given[rows]
+        out = empty((len(rows), *self.given.shape[1:]), self.given.dtype)
+        return np.take(self.given, rows, axis=0, out=out, mode="clip")  # any other mode copies twice
 
     def variance(self, kernel: Kernel) -> float:
         """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
