@@ -6,7 +6,7 @@ many hosts: it sends indices and changes, and gets back what belongs to the indi
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -75,9 +75,16 @@ def _both(score: Floats, up: Floats, down: Floats, half: int) -> Floats:
 
 
 class WorkingSetState(ABC):
-    """The variables of one program, their scores and bounds."""
+    """The variables of one program, their scores and bounds.
+
+    Attributes
+    ----------
+    is_near
+        Whether they are in this process: else a round costs messages, and fewer of them are worth larger sets.
+    """
 
     m: int
+    is_near: ClassVar[bool] = True
 
     @abstractmethod
     def ends(self) -> Ends:

@@ -6,7 +6,7 @@ made again. A round costs the rows of its newcomers, the changes of the set, and
 
 import itertools
 import uuid
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ ASKED = 1024  # candidates that a shard tells unasked: 16 bytes each
 
 class ShardedState(WorkingSetState):
     """The variables of one program over a `ShardedSource`; parameters as those of `MemoryState`."""
+
+    is_near: ClassVar[bool] = False
 
     def __init__(self, group: Group, qp: SignedQP, beta: Floats, score: Floats | None = None) -> None:
         self.group, self.qp, self.m, self.beta = group, qp, qp.m, beta.copy()

@@ -23,7 +23,7 @@ class WorkingSet:
 
     def __init__(self, state: WorkingSetState, qp: SignedQP, capacity: int) -> None:
         self.state, self.qp, self.capacity = state, qp, capacity
-        self.room = min(capacity, ROOM)
+        self.room = min(capacity, ROOM) if state.is_near else capacity
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
         self.square = empty((capacity, capacity + PADDING), qp.source.dtype)

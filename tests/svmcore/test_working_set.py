@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from svmcore import ResidentGram
+from svmcore.shards.state import ShardedState
 from svmcore.solvers import smo, working_set
 from svmcore.solvers.smo import SMO
 from svmcore.solvers.working_set import WorkingSet
@@ -142,6 +143,15 @@ def test_working_set__room_grows_with_the_free_members_up_to_the_capacity(monkey
     assert len(working.members) == 12
     members = working.members
     np.testing.assert_array_equal(working.square[:12, :12], square_of(qp, members, members))
+
+
+def test_working_set__of_variables_elsewhere_has_all_its_room_at_once(monkeypatch):
+    monkeypatch.setattr(working_set, "ROOM", 8)
+    qp, beta = of_integers("one", 11, m=40)
+    state = MemoryState(qp, beta)
+    assert WorkingSet(state, qp, 12).room == 8
+    monkeypatch.setattr(MemoryState, "is_near", ShardedState.is_near)
+    assert WorkingSet(state, qp, 12).room == 12
 
 
 @pytest.mark.parametrize("bias", ["free", "none"])
