@@ -7,6 +7,7 @@ hosts.
 import contextlib
 import gc
 import importlib
+import importlib.metadata
 import json
 import os
 import time
@@ -22,7 +23,7 @@ from pipeline.compute.driver import (
     signals_kept,
     silence_dask,
 )
-from pipeline.compute.workers import ClusterLost, DaskWorkers, InlineWorkers, Workers, check_versions
+from pipeline.compute.workers import VERSION, ClusterLost, DaskWorkers, InlineWorkers, Workers, wrong_version
 from pipeline.config.values import check_encrypted, check_factory, expand
 from pipeline.storage.private import cache_folder, private_folder
 from svmcore.errors import InputError, did_you_mean
@@ -65,7 +66,7 @@ def open_workers(config: Any, client: Any = None) -> Iterator[Workers]:
         given = None if client is None else contextlib.nullcontext(client)
         with dask_settings(), given or _OPENERS[kind](options) as client:
             if kind != "local":
-                check_versions(client)
+                _check_versions(client)
             try:
                 yield DaskWorkers(client)
             finally:
@@ -268,3 +269,12 @@ def _security(tls: Any) -> Any:
     return Security(
         require_encryption=True, tls_ca_file=tls["ca"], tls_client_cert=tls["cert"], tls_client_key=tls["key"]
     )
+
+
+def _check_versions(client: Any) -> None:
+    """Refuse workers that run another marginflow: their blocks might differ."""
+    found = client.run(importlib.metadata.version, "marginflow", on_error="return")
+    named = {worker: "none" if isinstance(v, Exception) else str(v) for worker, v in found.items()}
+    others = {worker: version for worker, version in named.items() if version != VERSION}
+    if others:
+        raise wrong_version(VERSION, others)

@@ -25,9 +25,9 @@ __all__ = [
     "InlineWorkers",
     "Sign",
     "Workers",
-    "check_versions",
     "named",
     "never",
+    "wrong_version",
 ]
 
 Sign = Callable[[], float]
@@ -289,7 +289,7 @@ class _Refusal(NamedTuple):
 def _run_task(version: str, fn: Callable[[Any], Any], item: Any) -> Any:
     """Run `fn(item)` in a worker process that has the driver's version, with one BLAS thread."""
     if version != VERSION:
-        return _Refusal(_wrong_version(version, {"a worker": VERSION}))
+        return _Refusal(wrong_version(version, {"a worker": VERSION}))
     _one_blas_thread()
     try:
         return fn(item)
@@ -338,16 +338,7 @@ def _unrefused(result: Any) -> Any:
     return result
 
 
-# ---- versions
-def check_versions(client: Any) -> None:
-    """Refuse workers that run another marginflow: their blocks might differ."""
-    found = client.run(importlib.metadata.version, "marginflow", on_error="return")
-    named = {worker: "none" if isinstance(v, Exception) else str(v) for worker, v in found.items()}
-    others = {worker: version for worker, version in named.items() if version != VERSION}
-    if others:
-        raise _wrong_version(VERSION, others)
-
-
-def _wrong_version(wanted: str, others: Mapping[str, str]) -> InputError:
+def wrong_version(wanted: str, others: Mapping[str, str]) -> InputError:
+    """What workers with `others` are told, by their names."""
     listed = ", ".join(f"{worker} has {version}" for worker, version in sorted(others.items())[:3])
     return InputError(f"workers must run marginflow {wanted}, and {listed}; install {wanted} there")

@@ -1,6 +1,6 @@
 """What a run will take, before it is run: bytes from the shapes, seconds from this machine and a sample of the data.
 
-The same at the start of every run as in `marginflow plan`; what cannot fit is refused with both numbers and a remedy.
+The same at the start of every run as in `marginflow plan`.
 """
 
 import contextlib
@@ -16,21 +16,17 @@ from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
 from pipeline.kernel.choose import holds_all
-from pipeline.kernel.factor import BLOCK_BYTES
-from pipeline.kernel.strips import partition
-from pipeline.layout.parts import Part, bundles
+from pipeline.layout.needs import check_fits, needed_bytes
+from pipeline.layout.parts import Part, bundles, whole
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
 from pipeline.layout.rates import rates
 from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
 from pipeline.storage.manifest import MANIFEST
-from svmcore.errors import MemoryLimit
 from svmcore.runtime.threads import n_threads
-from svmcore.solvers.smo import SMO
 
 __all__ = ["fitting", "forecast"]
 
-BASE_BYTES = 200 << 20  # a process with everything imported
 SAMPLED = 3  # parts, and chains of each, that are tried on a sample
 PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as processes
 REPORT_SECONDS = 0.7  # to draw and publish the report
@@ -68,9 +64,9 @@ def fitting(exp: Experiment, root: Path, parts: Sequence[Part]) -> dict[str, Any
         "n_train": data.n_train,
         "n_merged": data.n_merged,
         "n_features": data.n_features,
-        **_bytes(exp, parts),
+        **needed_bytes(exp, parts),
     }
-    _check(exp, root, parts, found)
+    check_fits(exp, root, parts, found)
     return found
 
 
@@ -106,67 +102,7 @@ def _refitted(exp: Experiment, parts: Sequence[Part]) -> int:
     return exp.kind.n_goals(len(parts[0].data.classes), exp.multiclass)
 
 
-# --- bytes ----------------------------------------------------------------------------------------------------------
-def _bytes(exp: Experiment, parts: Sequence[Part]) -> dict[str, int]:
-    on_disk = [part.kernel_bytes for part in parts if part.plan.gram]
-    paths = {part.data.path for part in parts}
-    held = [_held_bytes(exp, part) + _squares_bytes(part) for part in parts]
-    return {
-        "kernel_bytes": max(part.kernel_bytes for part in parts),
-        "disk_bytes": sum(on_disk) + sum(map(_folder_bytes, paths)) + _answer_bytes(parts),
-        "worker_bytes": BASE_BYTES + max(_strip_bytes([p for p, _ in one]) for one in bundles(exp, _whole(parts))),
-        "memory_bytes": BASE_BYTES + max(held),
-    }
-
-
-def _held_bytes(exp: Experiment, part: Part) -> int:
-    """Rows and K, or its columns, on the node that solves; where they are in shards of other hosts it has neither."""
-    far = part.plan.plan == "shards" and exp.cluster.remote
-    held = part.kernel_bytes if part.plan.plan == "factor" else min(part.kernel_bytes, exp.cache.limit)
-    return 0 if far else held + _row_bytes(part)
-
-
-def _whole(parts: Sequence[Part]) -> list[tuple[Part, list[Any]]]:
-    return [(part, []) for part in parts]
-
-
-def _row_bytes(part: Part) -> int:
-    """Rows as a kernel takes them, and as they are stored, for exact values."""
-    dataset = datasets.open_dataset(part.data.path)
-    itemsize = np.dtype(part.plan.dtype).itemsize + dataset.dtype.itemsize
-    if dataset.sparse:
-        sample = dataset.X(0, min(1000, dataset.n_merged))
-        return int(sample.nnz / sample.shape[0] * dataset.n_merged * (itemsize + 8))
-    return int(dataset.n_merged * dataset.n_features * itemsize)
-
-
-def _squares_bytes(part: Part) -> int:
-    """The largest squares of working sets: a thread has one and keeps that of its last problem."""
-    square = min(SMO.working_set, part.data.n_merged) ** 2 * np.dtype(part.plan.dtype).itemsize
-    return int(min(2 * n_threads(), len(part.chains)) * square)
-
-
-def _answer_bytes(parts: Sequence[Part]) -> int:
-    """Every answer holds p - u of all rows, and about as much as that for its support."""
-    return sum((16_384 + 12 * part.data.n_merged) * len(chain) for part in parts for chain in part.chains)
-
-
-def _strip_bytes(bundle: Sequence[Part]) -> int:
-    """Rows, and one strip of inner products and of each kernel."""
-    part = bundle[0]
-    if part.plan.gram is None:
-        return _row_bytes(part)
-    if part.plan.plan == "factor":
-        return _row_bytes(part) + 2 * BLOCK_BYTES
-    strips = partition(part.data.n_merged, part.plan.dtype)
-    strip = (strips[0][1] - strips[0][0]) * part.data.n_merged * np.dtype(part.plan.dtype).itemsize
-    return _row_bytes(part) + (len(bundle) + 1) * strip
-
-
-def _folder_bytes(path: str) -> int:
-    return sum(file.stat().st_size for file in Path(path).rglob("*") if file.is_file())
-
-
+# --- work -----------------------------------------------------------------------------------------------------------
 def _evaluations(parts: Sequence[Part]) -> dict[str, int]:
     """Entries of K computed, each pair once, and what a kernel for every problem alone would add."""
     pairs = [_entries(part) for part in parts]
@@ -190,50 +126,6 @@ def _found(parts: Sequence[Part]) -> dict[str, int]:
 
 def _has_kernel(part: Part) -> bool:
     return part.plan.gram is not None and (Path(part.plan.gram) / MANIFEST).is_file()
-
-
-# --- what cannot fit ------------------------------------------------------------------------------------------------
-def _check(exp: Experiment, root: Path, parts: Sequence[Part], found: dict[str, Any]) -> None:
-    worker, node = exp.cluster.memory, psutil.virtual_memory().total
-    resident = any(part.plan.gram for part in parts)
-    if worker is not None and exp.cluster.kind != "inline" and resident and found["worker_bytes"] > worker:
-        raise MemoryLimit(
-            f"a worker needs {size(found['worker_bytes'])} for its rows and strips of K, and cluster.memory is "
-            f"{size(worker)}; raise cluster.memory or lower data.rows"
-        )
-    held = [part for part in parts if part.plan.plan not in ("shards", "factor")]
-    columns = max([2 * part.data.n_merged * np.dtype(part.plan.dtype).itemsize for part in held], default=0)
-    if columns > exp.cache.limit:
-        raise MemoryLimit(
-            f"two columns of K need {size(columns)}, and cache.limit is {size(exp.cache.limit)}; "
-            "raise cache.limit or lower data.rows"
-        )
-    if found["memory_bytes"] > node:
-        raise MemoryLimit(
-            f"the solver needs {size(found['memory_bytes'])} of memory, and this machine has {size(node)}; "
-            + _smaller(parts)
-        )
-    _check_disk(root, parts, exp.cache.disk)
-
-
-def _smaller(parts: Sequence[Part]) -> str:
-    """What would need less memory."""
-    if any(part.plan.plan == "factor" for part in parts):
-        return "lower approximation.rank or data.rows"
-    return "lower cache.limit, so that columns are computed on demand, or data.rows"
-
-
-def _check_disk(root: Path, parts: Sequence[Part], budget: int) -> None:
-    there = next(folder for folder in (root, *root.parents) if folder.is_dir())
-    missing = sum(part.kernel_bytes for part in parts if part.plan.gram and not Path(part.plan.gram).is_dir())
-    missing = min(missing, max(budget, 2 * max(part.kernel_bytes for part in parts)))
-    disk = os.statvfs(there)
-    free = disk.f_bavail * disk.f_frsize
-    if missing > free:
-        raise MemoryLimit(
-            f"the kernel matrices need {size(missing)} on disk, and {there} has {size(free)} free; "
-            "free space, name another store or sweep over fewer kernels"
-        )
 
 
 # --- seconds --------------------------------------------------------------------------------------------------------
@@ -348,7 +240,7 @@ def _factor_seconds(
 def _shared_products(exp: Experiment, parts: Sequence[Part]) -> float:
     """Kernel seconds of all parts together, relative to one by one: bundles share their inner products."""
     alone = together = 0.0
-    for bundle in bundles(exp, _whole(parts)):
+    for bundle in bundles(exp, whole(parts)):
         first = bundle[0][0]
         if first.plan.plan != "resident":
             continue

@@ -31,7 +31,7 @@ from pipeline.layout.sweep import (
 )
 from pipeline.rows import dataset as datasets
 
-__all__ = ["Ingested", "Part", "Waiting", "bundles", "parts_of", "task_for"]
+__all__ = ["Ingested", "Part", "Waiting", "bundles", "parts_of", "task_for", "whole"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,3 +129,8 @@ def bundles(exp: Experiment, waiting: Sequence[Waiting]) -> Iterator[list[Waitin
         size = min(SHARED, max(1, budget // part.kernel_bytes)) if part.plan.plan == "resident" else 1
         for start in range(0, len(alike), size):
             yield alike[start : start + size]
+
+
+def whole(parts: Sequence[Part]) -> list[Waiting]:
+    """The parts as `bundles` takes them, with no problem named."""
+    return [(part, []) for part in parts]

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -315,11 +316,11 @@ def test_a_kernel_matrix_beyond_the_budget__is_served_in_columns(monkeypatch):
 
 
 def test_large_kernel_matrices_of_bytes__are_made_one_by_one_in_the_same_memory(monkeypatch):
-    X, y = classes(17, n=1100)  # smaller ones are made in float64
-    X, made = np.rint(X * 10), []
+    X, y = classes(17)
+    made = []
     together = GridSearchCV(SVC(), RBF, cv=3, refit=False).fit(X, y)
     assert together.search_plan_.products == 1
-    monkeypatch.setattr(tables, "LARGE", 0)
+    monkeypatch.setattr(tables, "_at_a_time", lambda *about: 1)
     monkeypatch.setattr(tables, "empty", lambda *given: made.append(memory.empty(*given)) or made[-1])
     monkeypatch.setattr(memory, "LEAST", 0)
     one = GridSearchCV(SVC(), RBF, cv=3, refit=False)
@@ -335,6 +336,12 @@ def test_large_kernel_matrices_of_bytes__are_made_one_by_one_in_the_same_memory(
     assert (one.search_plan_.kernels, one.search_plan_.products) == (2, 2)
     assert free[0] == free[1]
     assert_same_results(one, together)
+
+
+@pytest.mark.parametrize(("bytes_", "size", "at_a_time"), [(True, 1 << 26, 1), (True, 1 << 25, 8), (False, 1 << 26, 4)])
+def test_kernel_matrices__are_made_together_unless_they_are_large_and_of_bytes(bytes_, size, at_a_time):
+    assert tables._at_a_time(SimpleNamespace(on_lattice=bytes_), size, 1 << 28) == at_a_time
+    assert tables._at_a_time(SimpleNamespace(on_lattice=bytes_), size, size - 1) == 0
 
 
 def test_rows_of_a_fold__are_copied_once_and_are_those_that_scikit_learn_takes(monkeypatch):

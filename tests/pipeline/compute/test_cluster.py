@@ -191,7 +191,7 @@ def test_open__waits_less_than_the_promised_15_seconds():
 
 
 def test_open__refuses_workers_of_another_version(plain_address, monkeypatch):
-    monkeypatch.setattr(workers, "VERSION", "99.0")
+    monkeypatch.setattr(cluster, "VERSION", "99.0")
     config = {"kind": "address", "address": plain_address, "insecure": True}
     installed = importlib.metadata.version("marginflow")
     with pytest.raises(InputError, match=rf"99\.0, and .* has {installed}"), open_workers(config):

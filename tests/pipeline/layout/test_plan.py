@@ -18,7 +18,7 @@ from pipeline.config.load import load_experiment
 from pipeline.kernel import columns
 from pipeline.kernel.choose import holds_all, planned_alone
 from pipeline.layout import forecast as plans
-from pipeline.layout import rates
+from pipeline.layout import needs, rates
 from pipeline.layout.probe import Sample, Work, seconds_of
 from pipeline.model.verify import verify
 from pipeline.running.plan import plan_of
@@ -265,7 +265,7 @@ def test_refused__with_both_numbers_before_any_kernel(config, tmp_path, override
 
 def test_refused__what_the_disk_or_the_machine_cannot_hold(config, tmp_path, monkeypatch):
     disk = SimpleNamespace(f_bavail=17, f_frsize=1_000_000)
-    monkeypatch.setattr(plans.os, "statvfs", lambda path: disk)
+    monkeypatch.setattr(needs.os, "statvfs", lambda path: disk)
     with pytest.raises(
         MemoryLimit, match=r"kernel matrices need 17.2 MiB on disk, and .* has 16.2 MiB free; free space"
     ):
