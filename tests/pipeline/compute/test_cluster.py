@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.compute import cluster, workers
+from pipeline.compute import cluster
 from pipeline.compute.cluster import open_workers
 from pipeline.config.load import load_experiment
 from svmcore.errors import InputError
