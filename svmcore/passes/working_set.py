@@ -25,22 +25,9 @@ def extremes(s, beta, lo, hi):  # type: ignore[no-untyped-def]
 
 def gather_square(matrix: Floats, rows: Floats, columns: Floats, out: Floats) -> None:
     """out[r, c] = matrix[rows[r], columns[c]], cast to the type of `out`, on several threads."""
-    least = ENTRIES // max(1, len(columns))
-    if (columns[1:] > columns[:-1]).all():
-        split_range(len(rows), lambda lo, hi: _take_columns(matrix, rows[lo:hi], columns, out[lo:hi]), least=least)
-        return
     order = np.argsort(columns)  # a row is read from left to right: it comes from memory, `out` stays in cache
-    columns = columns[order]
+    columns, least = columns[order], ENTRIES // max(1, len(columns))
     split_range(len(rows), lambda lo, hi: _gather_rows(matrix, rows[lo:hi], columns, order, out[lo:hi]), least=least)
-
-
-@njit
-def _take_columns(matrix, rows, columns, out):  # type: ignore[no-untyped-def]
-    """out[r, c] = matrix[rows[r], columns[c]]."""
-    for r in range(len(rows)):
-        source, target = matrix[rows[r]], out[r]
-        for c in range(len(columns)):
-            target[c] = source[columns[c]]
 
 
 @njit

@@ -104,10 +104,6 @@ class _BlasLimit(ContextDecorator):
             if self._holders == 0:
                 self._lift()
 
-    def is_held_here(self) -> bool:
-        """Whether this thread holds it, so that nobody lifts it meanwhile."""
-        return self._holders > 0 and getattr(self._mine, "holds", 0) > 0
-
     def _count(self, change: int) -> None:
         self._holders += change
         self._mine.holds = getattr(self._mine, "holds", 0) + change
@@ -187,9 +183,6 @@ def split_range(n: int, work: Callable[[int, int], None], least: int = 1, grain:
     pool = _pools[-1]
     # a range split again inside a thread of the pool would wait for that very thread
     parts = max(1, min(pool.share, n // max(1, least)))
-    if parts == 1 and _blas_limit.is_held_here():  # a small problem splits thousands of ranges, and takes no lock
-        work(0, n)
-        return
     blocks = -(-n // grain)
     edges = [min(n, grain * (blocks * part // parts)) for part in range(parts + 1)]
     with one_blas_thread():
