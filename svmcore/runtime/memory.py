@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,6 +18,7 @@ __all__ = ["empty", "release"]
 
 LEAST = 1 << 20  # bytes from which an array is worth keeping
 SLACK = 1.25  # a kept block serves what is smaller by this factor at most
+STAYS = 1 << 27  # bytes up to which a block too large for what is asked waits for its next use: it is wanted in turn
 IDLE = 10.0  # seconds after which what nobody uses is given back
 
 
@@ -28,6 +29,17 @@ class _Block:
         self.__array_interface__ = {**memory.__array_interface__, "shape": (size,), "typestr": dtype.str}
 
 
+class _Kept(NamedTuple):
+    """Memory that nobody sees, and since when."""
+
+    memory: NDArray[Any]
+    since: float
+
+    @property
+    def nbytes(self) -> int:
+        return self.memory.nbytes
+
+
 class _Pool:
     """What is kept between uses.
 
@@ -35,12 +47,11 @@ class _Pool:
     """
 
     def __init__(self) -> None:
-        self.free: list[NDArray[Any]] = []
+        self.free: list[_Kept] = []
         self._lent: dict[weakref.ref[_Block], NDArray[Any]] = {}
         self._ended: deque[weakref.ref[_Block]] = deque()
         self._lock = threading.Lock()
         self._watched = False
-        self._used = 0.0
 
     def empty(self, size: int, dtype: np.dtype) -> NDArray[Any]:
         n_bytes = size * dtype.itemsize
@@ -49,7 +60,6 @@ class _Pool:
             memory = self._found(n_bytes)
             block = _Block(memory, size, dtype)
             self._lent[weakref.ref(block, self._ended.append)] = memory
-            self._used = time.monotonic()
             if not self._watched:
                 self._watch()
         return np.asarray(block)
@@ -57,14 +67,14 @@ class _Pool:
     def _collect(self) -> None:
         """Take back what nobody sees any more."""
         while self._ended:
-            self.free.append(self._lent.pop(self._ended.popleft()))
+            self.free.append(_Kept(self._lent.pop(self._ended.popleft()), time.monotonic()))
 
     def _found(self, n_bytes: int) -> NDArray[Any]:
-        """A free block of about the size, or a fresh one in place of those that are as large as an eighth of it."""
+        """A free block of about the size, or a fresh one in place of those that it can do without."""
         fits = [place for place, kept in enumerate(self.free) if n_bytes <= kept.nbytes <= SLACK * n_bytes]
         if fits:
-            return self.free.pop(min(fits, key=lambda place: self.free[place].nbytes))
-        self.free = [kept for kept in self.free if 8 * kept.nbytes < n_bytes]
+            return self.free.pop(min(fits, key=lambda place: self.free[place].nbytes)).memory
+        self.free = [kept for kept in self.free if 8 * kept.nbytes < n_bytes or n_bytes < kept.nbytes <= STAYS]
         return np.empty(n_bytes, np.uint8)
 
     def _watch(self) -> None:
@@ -74,14 +84,12 @@ class _Pool:
         timer.start()
 
     def _look(self) -> None:
-        """Give back what has been idle, and look again later as long as anything is used."""
+        """Give back what has been idle, and look again later as long as anything is held."""
         with self._lock:
             self._collect()
-            idle = time.monotonic() - self._used >= IDLE
-            if idle:
-                self.free = []
+            self.free = [kept for kept in self.free if time.monotonic() - kept.since < IDLE]
             self._watched = False
-            if not idle or self._lent:
+            if self.free or self._lent:
                 self._watch()
 
     def release(self) -> None:

@@ -65,8 +65,31 @@ def test_empty__takes_a_kept_block_for_an_array_of_about_its_size():
     del first
     assert address(empty(int(SIZE / 1.2), np.float32)) == place
     small = empty(SIZE // 2, np.float32)
-    assert not memory._pools[0].free  # a small budget must not hold a large block
+    assert address(small) != place
     assert small.nbytes == 2 * SIZE
+
+
+def test_empty__a_small_budget_does_not_hold_a_large_block(monkeypatch):
+    monkeypatch.setattr(memory, "STAYS", 4 * SIZE - 1)
+    large = empty(SIZE, np.float32)
+    del large
+    small = empty(SIZE // 2, np.float32)
+    assert not memory._pools[0].free
+    assert small.nbytes == 2 * SIZE
+
+
+def test_empty__arrays_of_two_sizes_in_turn_find_their_memory_again():
+    """The square of a set and a smaller one of those that move: neither is given back for the other."""
+    places = [set(), set()]
+    for _ in range(5):
+        for seen, size in zip(places, (SIZE, SIZE // 2), strict=True):
+            array = empty(size, np.float32)
+            seen.add(address(array))
+            del array
+    pool = memory._pools[0]
+    pool._collect()
+    assert sorted(kept.nbytes for kept in pool.free) == [2 * SIZE, 4 * SIZE]
+    assert address(empty(SIZE, np.float32)) in places[0]
 
 
 def test_empty__keeps_no_more_than_was_asked_for_last():
@@ -90,6 +113,21 @@ def test_kept_memory__goes_back_to_the_system_when_idle(monkeypatch):
     assert not pool._watched
     assert not pool.free
     assert not pool._lent
+
+
+def test_kept_memory__that_nobody_asks_for_goes_back_though_other_memory_is_in_use(monkeypatch):
+    monkeypatch.setattr(memory, "IDLE", 0.05)
+    pool = memory._Pool()
+    large = pool.empty(2 * SIZE, np.dtype(np.float32))
+    del large
+    deadline = time.monotonic() + 10.0
+    while time.monotonic() < deadline:
+        array = pool.empty(SIZE, np.dtype(np.float32))
+        del array
+        time.sleep(0.01)
+        if not any(kept.nbytes == 8 * SIZE for kept in pool.free):
+            break
+    assert not any(kept.nbytes == 8 * SIZE for kept in pool.free)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
