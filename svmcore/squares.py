@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from svmcore.passes.working_set import ENTRIES
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
 
 __all__ = ["Known", "Squares", "gather_known", "squares"]
 
@@ -69,12 +71,19 @@ def give_back() -> None:
         each.kept = None
 
 
+def gather_known(
+    matrix: Floats, rows: Floats, columns: Floats, known: Known, places: Floats, out: Floats, at: Floats
+) -> None:
+    """out[at[r], c] = matrix[rows[r], columns[c]] + shift, from the `known` square where it has the pair."""
+    shift, least = matrix.dtype.type(known.shift), ENTRIES // max(1, len(columns))
+    of = shift, known.square, places, columns, places[columns]
+    split_range(len(rows), lambda lo, hi: _gather_known(matrix, rows[lo:hi], *of, at[lo:hi], out), least=least)
+
+
 @njit
-def gather_known(matrix, rows, columns, shift, square, places, out):  # type: ignore[no-untyped-def]
-    """out[r, c] = matrix[rows[r], columns[c]] + shift, from `square` where it has the pair."""
-    known = places[columns]
+def _gather_known(matrix, rows, shift, square, places, columns, known, at, out):  # type: ignore[no-untyped-def]
     for r in range(len(rows)):
-        source, target, place = matrix[rows[r]], out[r], places[rows[r]]
+        source, target, place = matrix[rows[r]], out[at[r]], places[rows[r]]
         if place < 0:
             for c in range(len(columns)):
                 target[c] = source[columns[c]] + shift

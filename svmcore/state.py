@@ -125,8 +125,8 @@ class WorkingSetState(ABC):
         """Indices of the variables that are not 0."""
 
     @abstractmethod
-    def square(self, idx: Floats, members: Floats, out: Floats) -> None:
-        """out[r, c] = K + shift at the rows of the variables idx[r] and members[c]."""
+    def square(self, idx: Floats, members: Floats, out: Floats, at: Floats) -> None:
+        """out[at[r], c] = K + shift at the rows of the variables idx[r] and members[c]."""
 
     @abstractmethod
     def apply(self, idx: Floats, beta: Floats) -> None:
@@ -157,7 +157,7 @@ class MemoryState(WorkingSetState):
         self.qp, self.m, self.beta = qp, qp.m, beta
         self._ends: Ends | None = None  # until the next `apply`
         self._known = squares().known(qp.source, qp.shift)
-        self._known_places = None if self._known is None else self._known.places(qp.source.n)
+        self._known_places = np.empty(0) if self._known is None else self._known.places(qp.source.n)
         self.score = self._first_scores() if score is None else score.copy()
 
     def _first_scores(self) -> Floats:
@@ -192,20 +192,17 @@ class MemoryState(WorkingSetState):
         """Indices of the variables that are not 0."""
         return np.flatnonzero(self.beta)
 
-    def square(self, idx: Floats, members: Floats, out: Floats) -> None:
+    def square(self, idx: Floats, members: Floats, out: Floats, at: Floats) -> None:
         """Gathered from columns, or from the last square on the same K where that has the pair."""
-        qp = self.qp
+        qp, known = self.qp, self._known if self.qp.rows is None else None
         columns = qp.rows_of(members)
         for start in range(0, len(idx), qp.source.capacity):
             part = slice(start, start + qp.source.capacity)
             matrix, rows = qp.source.lookup(qp.rows_of(idx[part]))
-            if self._known is None or self.qp.rows is not None:
-                gather_square(matrix, rows, columns, out[part])
-                if qp.shift:
-                    out[part] += qp.shift
+            if known is None:
+                gather_square(matrix, rows, columns, out, at[part], qp.shift)
             else:
-                shift = matrix.dtype.type(self._known.shift)
-                gather_known(matrix, rows, columns, shift, self._known.square, self._known_places, out[part])
+                gather_known(matrix, rows, columns, known, self._known_places, out, at[part])
 
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""

@@ -1,4 +1,4 @@
-"""Between all rows and the square K of one working set: extremes over all, rows gathered in, strips put in place."""
+"""Between all rows and the square K of one working set: extremes over all, rows gathered in, and their mirror image."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["extremes", "gather_square", "place_strip"]
+__all__ = ["ENTRIES", "extremes", "gather_square", "mirror_rows"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
@@ -23,35 +23,40 @@ def extremes(s, beta, lo, hi):  # type: ignore[no-untyped-def]
     return m, low
 
 
-def gather_square(matrix: Floats, rows: Floats, columns: Floats, out: Floats) -> None:
-    """out[r, c] = matrix[rows[r], columns[c]], cast to the type of `out`, on several threads."""
+def gather_square(
+    matrix: Floats, rows: Floats, columns: Floats, out: Floats, at: Floats | None = None, shift: float = 0.0
+) -> None:
+    """out[at[r], c] = matrix[rows[r], columns[c]] + shift in the type of `out`; without `at` in its rows one by one."""
+    at = np.arange(len(rows)) if at is None else at
     order = np.argsort(columns)  # a row is read from left to right: it comes from memory, `out` stays in cache
-    columns, least = columns[order], ENTRIES // max(1, len(columns))
-    split_range(len(rows), lambda lo, hi: _gather_rows(matrix, rows[lo:hi], columns, order, out[lo:hi]), least=least)
+    columns, least, shift = columns[order], ENTRIES // max(1, len(columns)), out.dtype.type(shift)
+    split_range(
+        len(rows), lambda lo, hi: _gather_rows(matrix, rows[lo:hi], columns, order, shift, at[lo:hi], out), least=least
+    )
 
 
 @njit
-def _gather_rows(matrix, rows, columns, order, out):  # type: ignore[no-untyped-def]
-    """out[r, order[c]] = matrix[rows[r], columns[c]]."""
+def _gather_rows(matrix, rows, columns, order, shift, at, out):  # type: ignore[no-untyped-def]
+    """out[at[r], order[c]] = matrix[rows[r], columns[c]] + shift."""
     for r in range(len(rows)):
-        source, target = matrix[rows[r]], out[r]
+        source, target = matrix[rows[r]], out[at[r]]
         for c in range(len(columns)):
-            target[order[c]] = source[columns[c]]
+            target[order[c]] = source[columns[c]] + shift
 
 
-def place_strip(strip: Floats, places: Floats, square: Floats) -> None:
-    """Write strip[r, c] to square[places[r], c] and to square[c, places[r]], on several threads."""
-    rows, columns = strip.shape
-    square[places, :columns] = strip
-    split_range(rows, lambda lo, hi: _place_columns(strip[lo:hi], places[lo:hi], square), least=ENTRIES // columns)
+def mirror_rows(square: Floats, places: Floats, q: int) -> None:
+    """square[c, v] = square[v, c] for each v of `places` and each other c < q, on several threads."""
+    others = np.ones(q, dtype=bool)
+    others[places] = False  # among themselves they have both already: no thread writes what another one reads
+    split_range(len(places), lambda lo, hi: _mirror_rows(square, places[lo:hi], others), least=ENTRIES // max(1, q))
 
 
 @njit
-def _place_columns(strip, places, square):  # type: ignore[no-untyped-def]
-    """square[c, places[r]] = strip[r, c], tile by tile."""
-    rows, columns = strip.shape
-    for start in range(0, columns, 64):
-        for r in range(rows):
-            place = places[r]
-            for c in range(start, min(start + 64, columns)):
-                square[c, place] = strip[r, c]
+def _mirror_rows(square, places, others):  # type: ignore[no-untyped-def]
+    """Tile by tile, so that a line of the square is written while it is near."""
+    for start in range(0, len(others), 64):
+        for place in places:
+            row = square[place]
+            for c in range(start, min(start + 64, len(others))):
+                if others[c]:
+                    square[c, place] = row[c]

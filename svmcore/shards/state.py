@@ -147,11 +147,11 @@ class ShardedState(WorkingSetState):
         places = self._place[own], self.beta[own], self._place[members]
         return Step(self.epoch, numbers, coef, float(coef.sum()), *places, self._asked)
 
-    def square(self, idx: Floats, members: Floats, out: Floats) -> None:
+    def square(self, idx: Floats, members: Floats, out: Floats, at: Floats) -> None:
         """Computed here, from the rows."""
-        self.group.values(self.qp.rows_of(idx), self.qp.rows_of(members), out)
-        if self.qp.shift:
-            out += self.qp.shift
+        strip = np.empty((len(idx), len(members)), out.dtype)
+        self.group.values(self.qp.rows_of(idx), self.qp.rows_of(members), strip)
+        out[at, : len(members)] = strip + out.dtype.type(self.qp.shift)
 
     def apply(self, idx: Floats, beta: Floats) -> None:
         """One message to every shard and one back."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from svmcore.passes.working_set import place_strip
+from svmcore.passes.working_set import mirror_rows
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty
@@ -59,16 +59,8 @@ class WorkingSet:
         self.outside[newcomers] = False
         self.members = np.concatenate([self.members, newcomers[: len(fresh)]])
         self.members[places] = newcomers
-        self._gather(places, newcomers)
-
-    def _gather(self, places: Floats, newcomers: Floats) -> None:
-        q = len(self.members)
-        if np.array_equal(newcomers, self.members):  # all are new, in order: the square is the strip
-            self.state.square(newcomers, self.members, self.square[:q, :q])
-            return
-        strip = np.empty((len(newcomers), q), self.square.dtype)
-        self.state.square(newcomers, self.members, strip)
-        place_strip(strip, places, self.square)
+        self.state.square(newcomers, self.members, self.square, places)
+        mirror_rows(self.square, places, len(self.members))
 
 
 class WholeSet:

@@ -77,8 +77,9 @@ def same(state, other, rng):
         np.testing.assert_array_equal(mine, theirs)
     np.testing.assert_array_equal(state.importance(idx), other.importance(idx))
     mine, theirs = np.empty((len(idx), 3)), np.empty((len(idx), 3))
-    state.square(idx, idx[:3], mine)
-    other.square(idx, idx[:3], theirs)
+    at = rng.permutation(len(idx))
+    state.square(idx, idx[:3], mine, at)
+    other.square(idx, idx[:3], theirs, at)
     np.testing.assert_array_equal(mine, theirs)
 
 
@@ -243,7 +244,7 @@ def bytes_per_round(n):
         outside[fresh] = False
         members = np.concatenate([members, fresh])
         strip = np.empty((len(fresh), len(members)), np.float32)
-        state.square(fresh, members, strip)
+        state.square(fresh, members, strip, np.arange(len(fresh)))
         assert np.isfinite(state.part(members).score).all()
         state.apply(members, state.snapshot()[members] + rng.uniform(0.1, 0.9, len(members)) * y[members])
         spent.append(sum(wire.sizes))

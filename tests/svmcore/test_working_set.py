@@ -39,9 +39,11 @@ def square_of(qp, idx, members):
 def test_square__is_the_part_of_K(kind, source, dtype):
     qp, beta = of_integers(kind, 5, source=source, dtype=dtype)
     idx, members = np.array([8, 1, 5, 0, 9, 2, 4]), np.array([3, 8, 0, 1])
-    out = np.full((7, 4), 77.0, dtype)
-    MemoryState(qp, beta).square(idx, members, out)
-    np.testing.assert_array_equal(out, square_of(qp, idx, members))
+    out, at = np.full((9, 5), 77.0, dtype), np.array([4, 0, 8, 1, 2, 7, 5])
+    MemoryState(qp, beta).square(idx, members, out, at)
+    np.testing.assert_array_equal(out[at, :4], square_of(qp, idx, members))
+    assert (out[[3, 6]] == 77.0).all()
+    assert (out[:, 4] == 77.0).all()
 
 
 @pytest.mark.usefixtures("no_squares")
@@ -54,10 +56,11 @@ def test_square__is_copied_from_the_last_one_where_that_has_the_pair(kind, sourc
     kept = square_of(qp, held, held) + dtype(1000.0)  # marked, so that it shows what was copied
     squares().keep(qp.source, qp.shift, held, kept)
     idx, members = np.array([8, 1, 5, 0, 9]), np.array([3, 8, 0, 2, 5])
-    out = np.full((5, 5), 77.0, dtype)
-    MemoryState(qp, beta).square(idx, members, out)
+    out, at = np.full((6, 5), 77.0, dtype), np.array([5, 1, 0, 4, 2])
+    MemoryState(qp, beta).square(idx, members, out, at)
     marked = np.isin(idx, held)[:, None] & np.isin(members, held)
-    np.testing.assert_array_equal(out, square_of(qp, idx, members) + 1000.0 * marked)
+    np.testing.assert_array_equal(out[at], square_of(qp, idx, members) + 1000.0 * marked)
+    assert (out[3] == 77.0).all()
 
 
 @pytest.mark.usefixtures("no_squares")
@@ -67,7 +70,7 @@ def test_square__of_another_K_or_shift_is_not_copied():
     for source, shift in ((qp.source, 0.0), (ResidentGram(qp.source.matrix), 1.0)):
         squares().keep(source, shift, held, np.full((2, 2), 99.0))
         out = np.empty((2, 2))
-        MemoryState(qp, beta).square(held, held, out)
+        MemoryState(qp, beta).square(held, held, out, np.arange(2))
         np.testing.assert_array_equal(out, square_of(qp, held, held))
 
 
@@ -77,7 +80,7 @@ def test_square__two_variables_on_a_row_are_never_copied():
     qp, beta = of_integers("rows", 8)
     squares().keep(qp.source, 0.0, np.array([0, 1]), np.full((2, 2), 99.0))
     idx, out = np.array([0, 1, 5]), np.empty((3, 3))
-    MemoryState(qp, beta).square(idx, idx, out)
+    MemoryState(qp, beta).square(idx, idx, out, np.arange(3))
     np.testing.assert_array_equal(out, square_of(qp, idx, idx))
 
 
