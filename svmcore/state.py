@@ -31,6 +31,8 @@ class Part(NamedTuple):
     codes: Floats
 
 
+LONG = 512  # scores in one run that are worth leaving out
+
 Ends = list[tuple[float, float]]  # largest score that may grow and smallest that may shrink: of groups, then of none
 
 
@@ -151,6 +153,11 @@ class MemoryState(WorkingSetState):
     ----------
     score
         (m,) at `beta`, where it is known; it saves a product with K.
+
+    Attributes
+    ----------
+    score
+        (m,) as it is kept; of a long run of variables that cannot move it is not brought up to date.
     """
 
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None = None) -> None:
@@ -159,6 +166,7 @@ class MemoryState(WorkingSetState):
         self._known = squares().known(qp.source, qp.shift)
         self._known_places = np.empty(0) if self._known is None else self._known.places(qp.source.n)
         self.score = self._first_scores() if score is None else score.copy()
+        self._spans = [(0, qp.source.n)] if qp.rows is not None else _spans(qp.hi > qp.lo)
 
     def _first_scores(self) -> Floats:
         qp = self.qp
@@ -216,7 +224,8 @@ class MemoryState(WorkingSetState):
         for start in range(0, len(idx), step):
             part = slice(start, start + step)
             matrix, rows = self.qp.source.lookup(self.qp.rows_of(idx[part]))
-            add_columns(matrix, rows, -delta[part], change)
+            for span in self._spans:
+                add_columns(matrix, rows, -delta[part], change, span)
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
         self.score[idx] -= self.qp.ridge[idx] * delta
@@ -228,8 +237,22 @@ class MemoryState(WorkingSetState):
         return self.beta.copy()
 
     def scores(self) -> Floats | None:
-        """The scores themselves."""
-        return self.score
+        """The scores themselves, where all are kept."""
+        return self.score if len(self._spans) == 1 and self._spans[0] == (0, self.qp.source.n) else None
+
+
+def _spans(moves: Floats) -> list[tuple[int, int]]:
+    """Ranges of the variables (m,) without the longest run of those that cannot move: nobody asks for their scores.
+
+    The rows of a fold that is left out are such a run, where a table has them together.
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[True], moves, [True]])))
+    starts, stops = edges[::2], edges[1::2]
+    if not len(starts) or (stops - starts).max() < LONG:
+        return [(0, len(moves))]
+    longest = int(np.argmax(stops - starts))
+    around = [(0, int(starts[longest])), (int(stops[longest]), len(moves))]
+    return [(start, stop) for start, stop in around if stop > start]
 
 
 def _largest(idx: Floats, values: Floats, count: int) -> Floats:

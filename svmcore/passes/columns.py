@@ -12,9 +12,13 @@ SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
 
 
-def add_columns(matrix: Floats, rows: Floats, weights: Floats, out: Floats) -> None:
-    """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads."""
-    split_range(len(out), lambda lo, hi: _add_columns(matrix, rows, weights, out, lo, hi), least=2 * RANGE, grain=RANGE)
+def add_columns(
+    matrix: Floats, rows: Floats, weights: Floats, out: Floats, span: tuple[int, int] | None = None
+) -> None:
+    """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads; within a `span` alone."""
+    start, stop = span or (0, len(out))
+    work = lambda lo, hi: _add_columns(matrix, rows, weights, out, start + lo, start + hi)  # noqa: E731
+    split_range(stop - start, work, least=2 * RANGE, grain=RANGE)
 
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:

@@ -17,7 +17,7 @@ from svmcore.points import Floats, Rows
 from svmcore.points.identical import Merged, merge_rows
 from svmcore.runtime.memory import empty
 
-__all__ = ["Distinct", "by_class", "distinct_rows", "merge_precomputed", "shared"]
+__all__ = ["Distinct", "by_code", "distinct_rows", "merge_precomputed", "shared"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def distinct_rows(
         X = X[np.ix_(kept, kept)] if precomputed else X[kept]
     merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
     if grouped:
-        merged = by_class(merged, codes)
+        merged = by_code(merged, codes)
     if as_given:
         merged = _reordered(merged, np.argsort(merged.first))
     given, at = (X[np.ix_(merged.first, merged.first)], None) if precomputed else (X, merged.first)
@@ -88,8 +88,8 @@ def distinct_rows(
     return Distinct(kept, merged, weights, total, codes[merged.first], given, at, as_given)
 
 
-def by_class(merged: Merged, codes: Floats) -> Merged:
-    """The distinct rows with those of each code (n,) together, so that a pair of classes is two slices."""
+def by_code(merged: Merged, codes: Floats) -> Merged:
+    """The distinct rows with those of each code (n,) together: a pair of classes is two slices, a fold is one."""
     return _reordered(merged, np.argsort(codes[merged.first], kind="stable"))
 
 

@@ -33,7 +33,7 @@ from svmcore.squares import give_back
 from svmcore.tasks import Answer
 from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.control import Control
-from svmcore.train.distinct import Distinct, by_class, merge_precomputed
+from svmcore.train.distinct import Distinct, by_code, merge_precomputed
 from svmcore.train.plan import SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
@@ -125,8 +125,9 @@ class Table:
     ----------
     precomputed
         Whether `X` is a K (n, n) that the user brings.
-    grouped
-        Whether the rows of each code are put together: pairs of classes take parts of K.
+    together
+        (n,) the rows of each number are put together: those of a class, of which pairs take parts of K, or those that a
+        fold leaves out, whose scores no solver needs.
 
     Attributes
     ----------
@@ -136,10 +137,10 @@ class Table:
 
     keeps = False
 
-    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False, grouped: bool = False) -> None:
+    def __init__(self, X: Rows, codes: Floats, precomputed: bool = False, together: Floats | None = None) -> None:
         self.precomputed, self.n_features, self.codes = precomputed, X.shape[1], codes
         merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
-        self.merged = by_class(merged, codes) if grouped else merged
+        self.merged = merged if together is None else by_code(merged, together)
         first = self.merged.first
         self.rows = X[np.ix_(first, first)] if precomputed else X[first]
         self.n, self.tally = len(first), Tally()

@@ -215,3 +215,30 @@ def test_support_and_snapshot():
     copy = state.snapshot()
     copy[:] = 7.0
     assert (state.beta != 7.0).all()
+
+
+# ---- a run of variables that cannot move, as of a fold that is left out
+@pytest.mark.parametrize("run", [(0, 5), (3, 9), (6, 12), (0, 12), (4, 6)])
+@pytest.mark.parametrize("kind", ["one", "none", "two and none", "shift"])
+def test_state__scores_of_all_that_can_move_are_kept_where_a_run_of_others_is_left_out(kind, run, monkeypatch):
+    monkeypatch.setattr("svmcore.state.LONG", 3)
+    given, beta = of_integers(kind, 3, m=12)
+    fixed = np.arange(12)
+    fixed = (fixed >= run[0]) & (fixed < run[1])
+    lo, hi, beta = (np.where(fixed, 0.0, values) for values in (given.lo, given.hi, beta))
+    sums = tuple(float(beta[given.codes == g].sum()) for g in range(len(given.groups.sums)))
+    groups = Groups(sums, given.groups.codes)
+    qp = SignedQP(given.source, given.p, lo, hi, given.ridge, groups, shift=given.shift)
+    state, rng = MemoryState(qp, beta.copy()), np.random.default_rng(3)
+    for _ in range(4):
+        idx = rng.permutation(np.flatnonzero(~fixed))[:5]
+        beta[idx] = np.choose(rng.integers(0, 2, len(idx)), [lo[idx], hi[idx]])
+        state.apply(idx, beta[idx])
+        expected = scores(qp, beta)
+        np.testing.assert_array_equal(state.score[~fixed], expected[~fixed])
+        ends = extremes(qp, beta, expected)
+        assert state.kkt_gap() == max(0.0, *(high - low if g >= 0 else max(high, -low) for g, high, low in ends))
+    short = run[1] - run[0] < 3
+    assert (state.scores() is not None) == short  # what is not up to date is not given away
+    if short:
+        np.testing.assert_array_equal(state.scores(), expected)

@@ -182,7 +182,15 @@ def _whole(data: Data, precomputed: bool, grouped: bool) -> _Lot:
     X, codes = _checked(data.X), _codes(data.y, _num_samples(data.X))
     splits = [_split(data, s, X, _indices(*split), precomputed) for s, split in enumerate(data.splits)]
     kept = data.X if isinstance(data.X, SearchRows) and not precomputed else None
-    return _Lot(Table(X, codes, precomputed, grouped), splits, X, kept)
+    return _Lot(Table(X, codes, precomputed, codes if grouped else _left_out(splits, len(codes))), splits, X, kept)
+
+
+def _left_out(splits: Sequence[_Split], n: int) -> Floats:
+    """Number (n,) of the last split that leaves each row out."""
+    found = np.full(n, -1)
+    for split in splits:
+        found[split.test] = split.place
+    return found
 
 
 def _transformed(data: Data, estimator: Any, steps: Pipeline, place: int, grouped: bool) -> _Lot:
@@ -195,9 +203,8 @@ def _transformed(data: Data, estimator: Any, steps: Pipeline, place: int, groupe
     X = sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
     n = parts[0].shape[0]
     codes = np.concatenate([_codes(y_train, n), np.full(X.shape[0] - n, -1)])
-    return _Lot(
-        Table(X, codes, grouped=grouped), [_split(data, place, X, (np.arange(n), np.arange(n, X.shape[0])), False)], X
-    )
+    split = _split(data, place, X, (np.arange(n), np.arange(n, X.shape[0])), False)
+    return _Lot(Table(X, codes, together=codes if grouped else _left_out([split], len(codes))), [split], X)
 
 
 def _split(data: Data, place: int, X: Rows, rows: tuple[Floats, Floats], precomputed: bool) -> _Split:
