@@ -5,13 +5,13 @@ kernel matrices (`svmcore.train.shared`); its fits then find their trainings rea
 fit that finds none trains as always, so whatever cannot be shared is what it is without this package.
 """
 
-import contextlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs, parallel_config
-from sklearn import model_selection
+from sklearn import config_context, model_selection
 from sklearn.utils import _safe_indexing, indexable
 
 from svmcore.adapters.prepared import preparing
@@ -40,7 +40,7 @@ class _Sharing:
         self._given, self._routed, self._ready, self._splits = indexable(X, y), None, Ready(), []
         self._jobs = effective_n_jobs(self.n_jobs)  # type: ignore[attr-defined]
         try:  # what is ready is found in this process alone
-            with parallel_config(backend="sequential") if ours else contextlib.nullcontext():
+            with parallel_config(backend="sequential") if ours else nullcontext():
                 super().fit(X, y, **params)  # type: ignore[misc]
             self.search_plan_ = self._ready.plan()
             self._along = self._beside_the_best()
@@ -93,17 +93,20 @@ class _Sharing:
             self._splits = drawn.splits
             self._keep_parts(drawn.splits)
             self._ready = self._prepared(candidates, drawn.splits)
-            with preparing(self._ready.trainings):
+            checked = len(self._ready.trainings) == self._ready.fits  # all numbers were looked at, once
+            with preparing(self._ready.trainings), config_context(assume_finite=True) if checked else nullcontext():
                 return evaluate_candidates(candidates, cv=drawn, **given)
 
         context = {} if callback_ctx is None else {"callback_ctx": callback_ctx}
         super()._run_search(evaluate, **context)  # type: ignore[misc]
 
     def _keep_parts(self, splits: list[Any]) -> None:
-        """Take the rows of each fold once, where nobody but our fits is given them."""
+        """Take the rows of each fold once, where nobody but our machines is given them."""
         rows, machine = self._given[0], machine_of(self.estimator)[0]  # type: ignore[attr-defined]
-        if isinstance(rows, SearchRows) and not self.return_train_score:  # type: ignore[attr-defined]
-            rows.keep([train for train, _ in splits], int(machine.cache_size * 2**20))  # type: ignore[union-attr]
+        if isinstance(rows, SearchRows):
+            alone = not self.return_train_score, _is_named(self.scoring)  # type: ignore[attr-defined]
+            parts = [part for split in splits for part, kept in zip(split, alone, strict=True) if kept]
+            rows.keep(parts, int(machine.cache_size * 2**20))  # type: ignore[union-attr]
 
     def _prepared(self, candidates: list[dict[str, Any]], splits: list[Any]) -> Ready:
         X, y = self._given
@@ -115,6 +118,11 @@ class _Sharing:
         for place in self._ready.places:  # shared seconds in equal parts
             out[place]["fit_time"] += self._ready.seconds / len(self._ready.places)
         return super()._format_results(candidate_params, n_splits, out, more_results)  # type: ignore[misc]
+
+
+def _is_named(scoring: Any) -> bool:
+    """Whether scikit-learn's scorers alone see the rows that are scored: they change nothing in them."""
+    return scoring is None or isinstance(scoring, str)
 
 
 class _Drawn:
