@@ -357,9 +357,11 @@ def test_rows_of_a_fold__are_copied_once_and_are_those_that_scikit_learn_takes(m
         assert type(seen[k]) is np.ndarray
 
 
-@pytest.mark.parametrize("given", [{"return_train_score": True}, {"scoring": "accuracy", "refit": True}])
+@pytest.mark.parametrize(
+    "given", [{"return_train_score": True}, {"return_train_score": False}, {"scoring": "accuracy"}]
+)
 def test_rows_of_a_fold__that_others_are_given_are_their_own(given):
-    """A scorer of training rows may do with them what it likes; the refit has the whole table."""
+    """A scorer may do with its rows what it likes; the refit has the whole table."""
     X, y = classes(19)
     before = X.copy()
 
@@ -371,6 +373,26 @@ def test_rows_of_a_fold__that_others_are_given_are_their_own(given):
     ours, theirs = both(SVC(), RBF, X, y, cv=3, **(given if "scoring" in given else {**given, "scoring": spoils}))
     assert_same_results(ours, theirs)
     np.testing.assert_array_equal(X, before)
+
+
+def test_rows_that_are_scored__are_copied_once_where_only_scikit_learns_scorers_see_them(monkeypatch):
+    X, y = classes(22)
+    seen, predict = [], SVC.predict
+    monkeypatch.setattr(SVC, "predict", lambda self, X: (seen.append(X), predict(self, X))[1])
+    assert all_shared(GridSearchCV(SVC(), RBF, cv=model_selection.KFold(3), refit=False).fit(X, y))
+    for k, (_, test) in enumerate(model_selection.KFold(3).split(X)):
+        assert all(each is seen[k] for each in seen[k::3])
+        np.testing.assert_array_equal(seen[k], X[test])
+
+
+@pytest.mark.parametrize("spoilt", ["rows", "targets", "weights"])
+def test_what_is_no_number__is_told_as_by_each_fit(spoilt):
+    X, y = make_regression(60, 4, random_state=23)
+    weights = np.ones(len(y))
+    {"rows": X[:, 0], "targets": y, "weights": weights}[spoilt][5] = np.nan
+    for search in (GridSearchCV, model_selection.GridSearchCV):
+        with pytest.raises(ValueError, match="NaN"):
+            search(SVR(), RBF, cv=3, error_score="raise").fit(X, y, sample_weight=weights)
 
 
 def test_rows_beyond_the_budget__are_not_kept():
