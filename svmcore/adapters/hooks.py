@@ -54,6 +54,7 @@ class Hooks:
     def __exit__(self, kind: Any, *_: Any) -> None:
         if self.active and kind is None:
             self.root.call_on_fit_task_end(**self.about, reconstruction_attributes={})
+        del self.control  # it refers to us: in a circle, rows and model would stay until somebody collects garbage
 
     def _task(self, k: int) -> Any:
         if k not in self.tasks:

@@ -17,7 +17,8 @@ from numpy.typing import DTypeLike, NDArray
 __all__ = ["empty", "release"]
 
 LEAST = 1 << 20  # bytes from which an array is worth keeping
-SLACK = 1.25  # a kept block serves what is smaller by this factor at most
+SLACK = 1.25  # a kept block serves what is smaller by this factor at most,
+SPARE = 1 << 25  # or by so many bytes
 STAYS = 1 << 27  # bytes up to which a block too large for what is asked waits for its next use: it is wanted in turn
 IDLE = 10.0  # seconds after which what nobody uses is given back
 
@@ -71,7 +72,11 @@ class _Pool:
 
     def _found(self, n_bytes: int) -> NDArray[Any]:
         """A free block of about the size, or a fresh one in place of those that it can do without."""
-        fits = [place for place, kept in enumerate(self.free) if n_bytes <= kept.nbytes <= SLACK * n_bytes]
+        fits = [
+            place
+            for place, kept in enumerate(self.free)
+            if n_bytes <= kept.nbytes <= max(SLACK * n_bytes, n_bytes + SPARE)
+        ]
         if fits:
             return self.free.pop(min(fits, key=lambda place: self.free[place].nbytes)).memory
         self.free = [kept for kept in self.free if 8 * kept.nbytes < n_bytes or n_bytes < kept.nbytes <= STAYS]

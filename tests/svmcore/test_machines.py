@@ -1,7 +1,9 @@
 """NuSVC, SVR, NuSVR and OneClassSVM as scikit-learn's: meanings, attributes, weights, data, what is refused."""
 
+import gc
 import pickle
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ MACHINES = [NuSVC, SVR, NuSVR, OneClassSVM]
 
 
 def targets(machine, data):
-    return data[2] if machine is NuSVC else data[1]
+    return data[2] if machine in (SVC, NuSVC) else data[1]
 
 
 def told(model, X):
@@ -272,3 +274,21 @@ def test_symmetric_problem__has_symmetric_weights():
     X = [[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]
     model = NuSVR(kernel="linear", tol=1e-8).fit(X, [1, 1, 1, 2, 2, 2], sample_weight=[1, 1, 1, 0, 1, 1])
     assert model.coef_[0, 0] == pytest.approx(model.coef_[0, 1], rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["smo", "auto"])
+@pytest.mark.parametrize("machine", [SVC, *MACHINES])
+def test_rows_and_model__are_freed_with_their_estimator(machine, solver, data):
+    """At once: what refers to itself stays until somebody collects garbage, and rows may be gigabytes."""
+    model = machine(kernel="linear", solver=solver)
+    gc.collect()
+    gc.disable()
+    try:
+        X = np.array(data[0])
+        model.fit(X, targets(machine, data))
+        model.predict(X)
+        left = [weakref.ref(X), weakref.ref(model.model_), weakref.ref(model)]
+        del X, model
+        assert [each() for each in left] == [None] * 3
+    finally:
+        gc.enable()
