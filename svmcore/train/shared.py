@@ -6,7 +6,7 @@ Proofs are of the values of K that were served.
 """
 
 import dataclasses
-import functools
+import itertools
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,46 +22,26 @@ from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Merged, Points, Rows, merge_rows
-from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty
-from svmcore.runtime.threads import one_blas_thread, side_by_side
+from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution
 from svmcore.sources import ComputedColumns, ResidentGram, Source
 from svmcore.sources.base import CHUNK
 from svmcore.sources.resident import fill_grams
 from svmcore.squares import give_back
 from svmcore.tasks import Answer
-from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.control import Control
 from svmcore.train.distinct import Distinct, by_code, merge_precomputed
+from svmcore.train.folds import Chain, Fold, solve
 from svmcore.train.plan import SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
-from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Member, Work, resolved
+from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Work, resolved
 
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 
-NONE = np.empty(0)
+AT_ONCE = 8  # folds whose trainings are in memory as they are solved
 LARGE = 1 << 26  # bytes of a K from which its memory costs more than its products, where these are of bytes
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Fold:
-    """Rows of a table to train on, and those whose decision values are asked for.
-
-    Attributes
-    ----------
-    train, ask
-        Rows of the table.
-    codes, classes, weights
-        Of the rows `train`, as `svmcore.train.train` takes them.
-    """
-
-    train: Floats
-    ask: Floats
-    codes: Floats
-    classes: Floats
-    weights: Floats | None = None
 
 
 class Part(NamedTuple):
@@ -229,33 +209,33 @@ class Table:
         self,
         source: Source,
         served: "_Served",
-        members: Sequence[tuple[int, Recipe]],
+        trainings: Sequence[tuple[int, Recipe]],
         parts: Sequence[Part],
         found: list[Found | None],
     ) -> None:
-        chains: dict[tuple[Fold, str, str], list[tuple[int, Recipe]]] = {}
-        for index, recipe in members:
-            chains.setdefault((parts[index].fold, recipe.task.name, recipe.scheme), []).append((index, recipe))
-        for (fold, *_), chain in chains.items():
-            chain.sort(key=lambda each: _rank(each[1]))
-            for (index, _), result in zip(chain, self._chain(source, fold, [each[1] for each in chain]), strict=True):
-                found[index] = result
+        members: dict[tuple[Fold, str, str], list[tuple[int, Recipe]]] = {}
+        for index, recipe in trainings:
+            members.setdefault((parts[index].fold, recipe.task.name, recipe.scheme), []).append((index, recipe))
+        chains = (self._chain(source, fold, some) for (fold, *_), some in members.items())
+        while lot := list(itertools.islice(chains, AT_ONCE)):
+            solve([chain for chain in lot if chain.works])
+            for chain in lot:
+                self._keep(chain, found)
 
-    def _chain(self, source: Source, fold: Fold, recipes: Sequence[Recipe]) -> list[Found | None]:
-        """Trainings on one fold along C, epsilon or nu, problem by problem."""
-        works = [self._work(recipe, fold, source) for recipe in recipes]
-        real = [work for work in works if work is not None]
-        asked = self.merged.inverse[fold.ask]
-        if real:
-            told = [np.empty((len(asked), len(work.goals))) for work in real]
-            _solve_chains(real, asked, told, self.keeps)
-            for work, out in zip(real, told, strict=True):
-                if work.pairs:
-                    _add_outputs(work, asked, out)
-            self.tally.chains += len(real[0].goals)
-            self.tally.problems += sum(len(work.goals) for work in real)
-        decisions = iter(told if real else [])
-        return [None if work is None else _slim(work, fold, next(decisions), asked) for work in works]
+    def _chain(self, source: Source, fold: Fold, members: list[tuple[int, Recipe]]) -> Chain:
+        """Trainings on one fold along C, epsilon or nu."""
+        posed = [(index, self._work(recipe, fold, source)) for index, recipe in sorted(members, key=_rank)]
+        works = {index: work for index, work in posed if work is not None}
+        return Chain(works, fold, self.merged.inverse[fold.ask], self.keeps)
+
+    def _keep(self, chain: Chain, found: list[Found | None]) -> None:
+        """What was found of each training."""
+        for (index, work), told in zip(chain.works.items(), chain.told, strict=True):
+            if work.pairs:
+                _add_outputs(work, chain.asked, told)
+            found[index] = _slim(work, chain.fold, told, chain.asked)
+            self.tally.problems += len(work.goals)
+        self.tally.chains += chain.n_problems
 
     def _work(self, recipe: Recipe, fold: Fold, source: Source) -> Work | None:
         try:
@@ -293,61 +273,11 @@ def _on_equal_rows(wanted: Sequence[_Served]) -> list[list[_Served]]:
     return list(found.values())
 
 
-def _rank(recipe: Recipe) -> tuple[str, bytes, float]:
+def _rank(member: tuple[int, Recipe]) -> tuple[str, bytes, float]:
     """Order along a chain: by class weights, the task's numbers, then ascending C."""
+    recipe = member[1]
     weight = b"" if recipe.class_weight is None else np.asarray(recipe.class_weight).tobytes()
     return repr(recipe.task), weight, recipe.C
-
-
-def _solve_chains(works: Sequence[Work], asked: Floats, told: Sequence[Floats], keeps: bool) -> None:
-    """All problems of the chain, several at once where they can share K without a lock."""
-    every = range(len(works[0].goals))
-    work = [functools.partial(_solve_chain, works, k, asked, told, keeps) for k in every]
-    for _ in side_by_side(work, works[0].threads()):
-        pass
-
-
-def _solve_chain(works: Sequence[Work], k: int, asked: Floats, told: Sequence[Floats], keeps: bool) -> None:
-    """Problem `k` of each training, from the solution of the one before; its decision values at `asked`."""
-    source = works[0].source_of(k)
-    for _ in answers(_Next(work, k, source, asked, out, keeps) for work, out in zip(works, told, strict=True)):
-        pass
-
-
-class _Next(Member[Solved]):
-    """A problem of a chain: `source` serves its K, and its decision values at the rows `asked` go to `out`.
-
-    Of a problem on a part of the rows only the bias is told: `_add_outputs` does the rest for all problems at once.
-    """
-
-    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats, keeps: bool) -> None:
-        super().__init__(work, k)
-        self.source, self.asked, self.out, self.keeps = source, asked, out, keeps
-
-    def program(self) -> SignedQP:
-        return self.work.program(self.k, self.source)
-
-    def known(self, qp: SignedQP, before: Solved | None) -> Solution | None:
-        return same_optimum(before, qp, self.solver.tol)
-
-    def start(self, qp: SignedQP, before: Solved | None) -> Start:
-        if before is None:
-            return NOWHERE
-        return Handover.of(*before).start(qp, self.work.tasks[self.k], before[0].p)
-
-    def keep(self, qp: SignedQP, solution: Solution) -> Solved:
-        work, k = self.work, self.k
-        work.finish(k, qp, solution)
-        answer = work.answers[k]
-        if work.pairs:
-            outputs: Any = qp.source.offset(answer.coef)
-        else:
-            outputs = solution.decision[self.asked] - solution.bias
-        self.out[:, k] = (outputs + answer.bias) / answer.scale
-        decision = solution.decision if self.keeps else NONE
-        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=decision, score=NONE)
-        work.answers[k] = dataclasses.replace(answer, coef=NONE)
-        return qp, solution
 
 
 def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
