@@ -203,9 +203,12 @@ def _all_but_path(exp: Experiment) -> str:
 
 
 def as_chains(tasks: Iterable[Tasks]) -> list[Chain]:
-    """The distinct problems of several points as chains, each in the order in which it is solved."""
+    """The distinct problems of several points as chains, each in the order in which it is solved.
+
+    The folds of a class come one after another: they share support vectors, whose square of K is still at hand.
+    """
     distinct = {task.fingerprint: task for point in tasks for fold in point for task in fold}
-    ordered = sorted(distinct.values(), key=lambda task: math.inf if task.C is None else task.C)
+    ordered = sorted(distinct.values(), key=lambda task: (math.inf if task.C is None else task.C, task.target))
     links: dict[str, list[ProblemTask]] = {}
     for task in ordered:
         chain = links.pop(task.warm, []) if task.warm else []
