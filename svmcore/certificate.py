@@ -15,9 +15,10 @@ import dataclasses
 
 import numpy as np
 
-from svmcore.outputs import BoundedOutputs, KnownOutputs, dual_at, free_multipliers, parts
+from svmcore.outputs import BoundedOutputs, KnownOutputs, multipliers_of
+from svmcore.passes.variables import group_ends
 from svmcore.points import Floats
-from svmcore.primal import best_multiplier, primal_at
+from svmcore.primal import best_multiplier, objectives
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread
 
@@ -115,26 +116,26 @@ def evaluate(
     outputs = BoundedOutputs(qp, beta) if known is None else KnownOutputs(qp, beta, *known)
     outputs.sharpen(resolution)
     outputs.doubt_sums()
-    score = outputs.scores
-    best = np.array([best_multiplier(qp, outputs.values, g) for g in range(len(qp.groups.sums))])
-    multipliers = free_multipliers(qp, beta, score)
-    gap, uncertainty = _gap(qp, beta, outputs, score)
-    norm2 = float(outputs.coef @ outputs.values)
-    dual = dual_at(qp, beta, norm2)
-    primal = primal_at(qp, outputs.values, norm2, best)
+    score, errors = outputs.scores, qp.at_variables(outputs.errors)
+    ends = np.empty((len(qp.groups.sums) + 1, 6))
+    outside, finite = group_ends(score, errors, beta, qp.lo, qp.hi, qp.codes, ends)
+    best = [best_multiplier(qp, outputs.values, g) for g in range(len(qp.groups.sums))]
+    norm2 = outputs.norm2
+    found = objectives(qp, qp.at_variables(outputs.values), errors, norm2, np.array(best))
+    dual = outputs.dual(norm2)
     certificate = Certificate(
-        primal,
+        found.primal,
         dual,
-        gap,
-        _infeasibility(qp, beta, outputs.sum_errors),
-        _relative_gap(qp, primal, dual),
-        uncertainty,
-        *outputs.bars(best),
+        (gap := _gap(ends[:, :2].tolist())),
+        max([outside, *outputs.sum_errors]),
+        _relative_gap(qp, found.primal, dual),
+        _gap(ends[:, 2:4].tolist()) - gap,  # errors can widen it by no less than they can narrow it
+        outputs.bar(found),
+        int(np.count_nonzero(outputs.exact_rows)),
     )
-    if not (np.isfinite(dual) and np.isfinite(score).all()):
+    if not (finite and np.isfinite(dual)):
         certificate = NOTHING
-    multipliers = np.where(np.isnan(multipliers), best, multipliers)
-    return Evaluation(certificate, outputs.values, score, multipliers, norm2)
+    return Evaluation(certificate, outputs.values, score, multipliers_of(ends, best), norm2)
 
 
 def _nothing(qp: SignedQP) -> Evaluation:
@@ -143,22 +144,10 @@ def _nothing(qp: SignedQP) -> Evaluation:
     return Evaluation(NOTHING, np.full(qp.source.n, np.nan), unknown, np.zeros(len(qp.groups.sums)), np.inf)
 
 
-def _gap(qp: SignedQP, beta: Floats, outputs: BoundedOutputs, score: Floats) -> tuple[float, float]:
-    """KKT gap and the bound of its error."""
-    error = qp.at_variables(outputs.errors)
-    grows, shrinks = beta < qp.hi, beta > qp.lo
-    gap, most = 0.0, 0.0
-    for at, anchored in parts(qp):
-        ends = []
-        for up, down in ((score, score), (score + error, score - error)):
-            m, least = up[at][grows[at]].max(initial=-np.inf), down[at][shrinks[at]].min(initial=np.inf)
-            ends.append(float(max(m, -least) if anchored else m - least))
-        gap, most = max(gap, ends[0]), max(most, ends[1])  # errors can widen it by no less than they can narrow it
-    return gap, most - gap
-
-
-def _infeasibility(qp: SignedQP, beta: Floats, sum_errors: list[float]) -> float:
-    return max([float(np.maximum(qp.lo - beta, beta - qp.hi).max(initial=0.0)), *sum_errors])
+def _gap(ends: list[list[float]]) -> float:
+    """KKT gap: of groups from their largest to their smallest score, last of variables in none from 0."""
+    *grouped, (most, least) = ends
+    return max([0.0, most, -least, *(high - low for high, low in grouped)])
 
 
 def _relative_gap(qp: SignedQP, primal: float, dual: float) -> float | None:

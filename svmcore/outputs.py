@@ -9,17 +9,18 @@ extreme, and those that could cost a loss. Theirs are computed from the rows in 
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from svmcore.passes.variables import dual_sums, exact_sum, group_ends, weighted
 from svmcore.points import Floats
-from svmcore.primal import at_groups, primal_at, slope
-from svmcore.qp import SignedQP, exact_sum
+from svmcore.primal import Objectives, at_groups, primal_at, slope
+from svmcore.qp import SignedQP
 from svmcore.sources.base import matvec_compensated
 
-__all__ = ["BoundedOutputs", "KnownOutputs", "dual_at", "free_multipliers", "parts"]
+__all__ = ["BoundedOutputs", "KnownOutputs", "free_multipliers", "multipliers_of"]
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
@@ -31,18 +32,23 @@ class BoundedOutputs:
     """Those of one beta, as a source serves them."""
 
     def __init__(self, qp: SignedQP, beta: Floats) -> None:
-        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
+        self._begin(qp, beta)
         self.support = np.flatnonzero(self.coef)
-        self.length = float(np.abs(self.coef).sum())
         self.exact: Any = qp.source.exact
-        self.exact_rows = np.zeros(qp.source.n, dtype=bool)
-        self.exact_rows[:] = self._direct or self._served_in_vain
+        self.exact_rows = np.full(qp.source.n, self._direct or self._served_in_vain)
         self.values, self.sizes = self._first()
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
             self.sizes = self.sizes + qp.shift * self.length
         self.errors = self._first_errors()
         self.sizes = np.where(np.isfinite(self.errors), self.sizes + self.errors, self.sizes)  # of the exact values
+
+    def _begin(self, qp: SignedQP, beta: Floats) -> None:
+        """What does not depend on the outputs."""
+        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
+        self.length = float(np.abs(self.coef).sum())
+        self.sum_errors = [_sum_error(qp, beta, g) for g in range(len(qp.groups.sums))]  # by how much sums are off
+        self._sums = dual_sums(qp.p, qp.ridge, beta)  # p'beta, sum_v ridge_v beta_v^2, abs(p)'abs(beta)
 
     @property
     def _direct(self) -> bool:
@@ -109,7 +115,20 @@ class BoundedOutputs:
     def scores(self) -> Floats:
         """S (m,) of the variables."""
         qp = self.qp
-        return qp.p - qp.at_variables(self.values) - qp.ridge * self.beta
+        score = qp.p - qp.at_variables(self.values)
+        if qp.is_soft:
+            score -= qp.ridge * self.beta
+        return score
+
+    @property
+    def norm2(self) -> float:
+        """The squared norm of w, beta'u."""
+        return float(self.coef @ self.values)
+
+    def dual(self, norm2: float) -> float:
+        """Value of the dual at a beta with beta'u = `norm2`."""
+        linear, square, _ = self._sums
+        return float(linear - 0.5 * (norm2 + square))
 
     def sharpen(self, resolution: float) -> None:
         """Compute again from the rows what could decide and is too uncertain; then in twice the digits."""
@@ -143,29 +162,23 @@ class BoundedOutputs:
                 values = exact.product(P, columns, coef)
             self._replace(rows, self._shifted(values), self._errors(exact.rounding(P, columns), terms)[rows])
 
-    @functools.cached_property
-    def sum_errors(self) -> list[float]:
-        """By how much the sum of each group is off."""
-        return [_sum_error(self.qp, self.beta, g) for g in range(len(self.qp.groups.sums))]
-
     def doubt_sums(self) -> None:
         """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""
         missed = min(sum(self.sum_errors), ROUNDED_SUM * self.length)  # more is no rounding: it is the infeasibility
-        self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
+        if missed:
+            self.errors = self.errors + missed * float(np.abs(self.qp.diagonal).max())
 
     def _is_fine(self, of_gap: float) -> bool:
         """Whether no output is less certain than `_resolution` asks for, by a bound of that which costs little."""
-        qp = self.qp
-        steepest = float(np.maximum(np.abs(qp.lo), np.abs(qp.hi)).sum())  # no slope is larger; infinite: nobody knows
-        value = abs(dual_at(qp, self.beta, float(self.coef @ self.values)))
-        total = max(steepest, 0.5 * self.length)
+        value = abs(self.dual(self.norm2))
+        total = max(self.qp.steepest, 0.5 * self.length)  # no slope is larger; infinite: nobody knows
         return bool(total > 0.0 and self.errors.max(initial=0.0) <= min(of_gap, OBJECTIVE * value / total))
 
     def _resolution(self, of_gap: float) -> float:
         """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
-        qp, score, norm2 = self.qp, self.scores, float(self.coef @ self.values)
+        qp, score, norm2 = self.qp, self.scores, self.norm2
         multipliers = free_multipliers(qp, self.beta, score)
-        value = max(abs(dual_at(qp, self.beta, norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
+        value = max(abs(self.dual(norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
         residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
         total = float(np.where(np.isfinite(slopes), slopes, np.abs(self.beta)).sum())
@@ -202,7 +215,7 @@ class BoundedOutputs:
         qp, score, error = self.qp, self.scores, self.qp.at_variables(self.errors)
         grows, shrinks = self.beta < qp.hi, self.beta > qp.lo
         decides = np.zeros(qp.m, dtype=bool)
-        for at, anchored in parts(qp):
+        for at, anchored in _parts(qp):
             least = float((score - error)[at][grows[at]].max(initial=0.0 if anchored else -np.inf))
             most = float((score + error)[at][shrinks[at]].min(initial=0.0 if anchored else np.inf))
             inner, outer = min(least, most), max(least, most)
@@ -210,25 +223,17 @@ class BoundedOutputs:
         found = np.flatnonzero(decides)
         return found if qp.rows is None else np.unique(qp.rows[found])
 
-    def bars(self, multipliers: Floats) -> tuple[float, int]:
-        """(bound of the error of primal and dual, rows with exact outputs)."""
-        qp = self.qp
-        norm2 = 0.5 * _weighted(np.abs(self.coef), self.errors)
-        residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
-        error = qp.at_variables(self.errors)
-        slope = np.abs(_steepest(qp, residual, error))
-        slope[~np.isfinite(slope)] = 0.0
-        losses = float(slope @ np.abs(residual))
-        sums = EPS * (qp.m / 8.0 + 8.0) * (losses + float(np.abs(qp.p) @ np.abs(self.beta)))  # eight terms at a time
-        return norm2 + _weighted(slope, error) + sums, int(self.exact_rows.sum())
+    def bar(self, found: Objectives) -> float:
+        """Bound of the error of primal and dual: of the outputs, and of sums of eight terms at a time."""
+        norm2 = 0.5 * float(weighted(self.coef, self.errors))
+        return norm2 + found.doubt + EPS * (self.qp.m / 8.0 + 8.0) * (found.sizes + self._sums[2])
 
 
 class KnownOutputs(BoundedOutputs):
     """Outputs (n,) that somebody has computed, with bounds (n,) of their errors."""
 
     def __init__(self, qp: SignedQP, beta: Floats, values: Floats, errors: Floats) -> None:
-        self.qp, self.beta, self.coef = qp, beta, qp.at_rows(beta)
-        self.length = float(np.abs(self.coef).sum())
+        self._begin(qp, beta)
         self.exact_rows = np.ones(qp.source.n, dtype=bool)
         self.values = values + qp.shift * self.coef.sum() if qp.shift else values
         self.errors = errors + EPS * abs(qp.shift) * self.length
@@ -237,19 +242,13 @@ class KnownOutputs(BoundedOutputs):
         """They are what they are."""
 
 
-def _weighted(weights: Floats, errors: Floats) -> float:
-    """Sum of the errors (n,) with their weights >= 0; one without a weight may be infinite."""
-    counts = weights > 0
-    return float(weights[counts] @ errors[counts])
-
-
 def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
     """The slope (m,) of h_v of largest size where the residual is uncertain by `error`."""
     up, down = slope(qp, residual + error), slope(qp, residual - error)
     return np.where(np.abs(up) > np.abs(down), up, down)
 
 
-def parts(qp: SignedQP):  # type: ignore[no-untyped-def]
+def _parts(qp: SignedQP):  # type: ignore[no-untyped-def]
     """(index of variables, whether extremes are taken together with 0): each group, and those in none."""
     for g in range(len(qp.groups.sums)):
         yield qp.groups.members(g, qp.m), False
@@ -260,29 +259,27 @@ def parts(qp: SignedQP):  # type: ignore[no-untyped-def]
 
 
 def free_multipliers(qp: SignedQP, beta: Floats, score: Floats) -> Floats:
-    """Multipliers (k,) of the groups that the scores (m,) of the free variables tell; see `_multiplier`."""
-    return np.array([_multiplier(qp, beta, score, g) for g in range(len(qp.groups.sums))])
+    """Multipliers (k,) of the groups that the scores (m,) of the free variables tell; see `multipliers_of`."""
+    ends = np.empty((len(qp.groups.sums) + 1, 6))
+    group_ends(score, np.zeros(qp.m), beta, qp.lo, qp.hi, qp.codes, ends)
+    return multipliers_of(ends, [np.nan] * len(qp.groups.sums))
 
 
-def _multiplier(qp: SignedQP, beta: Floats, score: Floats, g: int) -> float:
-    """Multiplier of group g: the average of the scores of the free variables.
+def multipliers_of(ends: Floats, best: Sequence[float]) -> Floats:
+    """Multipliers (k,) of the groups whose `ends` are given: the average of the scores of the free variables.
 
-    Without any, the middle of [min, max], as LIBSVM; nan where one of these is missing.
+    Without any, the middle of [min, max], as LIBSVM; the `best` one where one of these is missing.
     """
-    at = qp.groups.members(g, qp.m)
-    part, grows, shrinks = score[at], beta[at] < qp.hi[at], beta[at] > qp.lo[at]
-    free = part[grows & shrinks]
-    if len(free):
-        return float(free.mean())
-    m, low = float(part[grows].max(initial=-np.inf)), float(part[shrinks].min(initial=np.inf))
-    return 0.5 * (m + low) if m > -np.inf and low < np.inf else np.nan
+    return np.array([_multiplier(*each) for each in zip(ends[:-1].tolist(), best, strict=True)])
 
 
-def dual_at(qp: SignedQP, beta: Floats, norm2: float) -> float:
-    """Value of the dual at a beta (m,) with beta'u = `norm2`."""
-    return float(qp.p @ beta - 0.5 * (norm2 + (qp.ridge * beta) @ beta))
+def _multiplier(ends: list[float], best: float) -> float:
+    m, low, _, _, total, count = ends
+    if count:
+        return total / count
+    return 0.5 * (m + low) if m > -np.inf and low < np.inf else best
 
 
 def _sum_error(qp: SignedQP, beta: Floats, g: int) -> float:
     """By how much the sum of group g is off: scores of K and of K centred differ by as much of a kernel value."""
-    return abs(exact_sum(np.append(beta[qp.groups.members(g, qp.m)], -qp.groups.sums[g])))
+    return abs(float(exact_sum(beta[qp.groups.members(g, qp.m)], -float(qp.groups.sums[g]))))

@@ -1,13 +1,15 @@
 r"""The primal of a program, and the multipliers at which it is least: see `svmcore.qp` for the formulas."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from svmcore.passes.variables import jump_multiplier, losses
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 
-__all__ = ["at_groups", "best_multiplier", "primal_at", "slope"]
+__all__ = ["Objectives", "at_groups", "best_multiplier", "objectives", "primal_at", "slope"]
 
 
 def slope(qp: SignedQP, residual: Floats) -> Floats:
@@ -20,9 +22,33 @@ def slope(qp: SignedQP, residual: Floats) -> Floats:
 
 def at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
     """b_g(v) (m,): 0 for a variable in no group."""
-    if qp.groups.codes is None:
-        return np.full(qp.m, multipliers[-1] if len(multipliers) else 0.0)
-    return np.append(multipliers, 0.0)[qp.codes]
+    return _and_none(multipliers)[qp.codes]
+
+
+def _and_none(multipliers: Floats) -> Floats:
+    """Multipliers (k + 1,) of the groups (k,) and, last, of the variables in none."""
+    found = np.zeros(len(multipliers) + 1)
+    found[:-1] = multipliers
+    return found
+
+
+class Objectives(NamedTuple):
+    """Primal at given multipliers, and what bounds its error: see `objectives`."""
+
+    primal: float
+    sizes: float  # of the losses: what rounding of their sum is relative to
+    doubt: float  # by how much losses change where outputs do by their errors
+
+
+def objectives(qp: SignedQP, outputs: Floats, errors: Floats, norm2: float, multipliers: Floats) -> Objectives:
+    """The primal, and sizes and doubt of its losses, at outputs and their `errors` (m,) at the variables."""
+    b = _and_none(multipliers)
+    scale = _hard_scale(qp, outputs + b[qp.codes]) if qp.is_hard else 1.0
+    if not np.isfinite(scale):
+        return Objectives(np.inf, *losses(qp.p, outputs, errors, qp.lo, qp.hi, qp.ridge, qp.codes, b, 1.0)[1:])
+    loss, *about = losses(qp.p, outputs, errors, qp.lo, qp.hi, qp.ridge, qp.codes, b, scale)
+    sums = sum(m * d for m, d in zip(multipliers.tolist(), qp.groups.sums, strict=True))
+    return Objectives(0.5 * scale**2 * norm2 + loss + scale * sums, *about)
 
 
 def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) -> float:
@@ -31,21 +57,11 @@ def primal_at(qp: SignedQP, outputs: Floats, norm2: float, multipliers: Floats) 
     Variables without bound and ridge forbid a loss: w and b are then scaled until none of them has one; inf where no
     scale does.
     """
-    f = qp.at_variables(outputs) + at_groups(qp, multipliers)
-    scale = _hard_scale(qp, f)
-    if not np.isfinite(scale):
-        return np.inf
-    residual = qp.p - scale * f
-    residual[qp.unbounded] = 0.0
-    t = slope(qp, residual)
-    loss = residual @ t - 0.5 * (qp.ridge * t) @ t
-    return float(0.5 * scale**2 * norm2 + loss + scale * (multipliers @ np.array(qp.groups.sums)))
+    return objectives(qp, qp.at_variables(outputs), np.zeros(qp.m), norm2, multipliers).primal
 
 
 def _hard_scale(qp: SignedQP, f: Floats) -> float:
-    """The smallest factor of f with no loss at an unbounded variable; 1 without any, inf where there is none."""
-    if not qp.is_hard:
-        return 1.0
+    """The smallest factor of f with no loss at an unbounded variable; inf where there is none."""
     up, down = qp.unbounded & np.isinf(qp.hi), qp.unbounded & np.isinf(qp.lo)
     margin = np.concatenate([f[up], -f[down]])
     needed = np.concatenate([qp.p[up], -qp.p[down]])
@@ -62,6 +78,9 @@ def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
     The slope d_g - sum_v h'_v(t_v - b) jumps by hi - lo at t_v where there is no ridge, and grows by 1 / ridge between
     t_v - ridge hi and t_v - ridge lo where there is one.
     """
+    if not (qp.is_hard or qp.is_soft):
+        total = float(qp.groups.sums[g])
+        return float(jump_multiplier(qp.p, qp.at_variables(outputs), qp.lo, qp.hi, qp.codes, g, total))
     at = qp.groups.members(g, qp.m)
     t, lo, hi, ridge = (values[at] for values in (qp.p - qp.at_variables(outputs), qp.lo, qp.hi, qp.ridge))
     hard = (ridge == 0) & (np.isinf(lo) | np.isinf(hi))
@@ -72,8 +91,6 @@ def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
     if not len(t):
         return 0.0
     fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
-    if not qp.is_soft:
-        return _at_jump(t, hi - lo, fixed - float(hi.sum()))
     place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
     soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
     jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
@@ -94,17 +111,6 @@ def _middle(t: Floats, needs_less: Floats) -> float:
     least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
     ends = [float(end) for end in (least, most) if np.isfinite(end)]
     return float(np.mean(ends))
-
-
-def _at_jump(place: Floats, jump: Floats, first: float) -> float:
-    """Where a function that is `first` before all its jumps, and flat between them, reaches 0."""
-    inside = np.isfinite(place)
-    if not inside.any():  # no output is finite and no b better than another
-        return 0.0
-    place, jump = place[inside], jump[inside]
-    order = np.argsort(place)
-    k = int(np.searchsorted(first + np.cumsum(jump[order]) >= 0.0, True))
-    return float(place[order][min(k, len(order) - 1)])
 
 
 def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float], float]) -> float:

@@ -28,6 +28,7 @@ from enum import StrEnum
 import numpy as np
 
 from svmcore.errors import InvalidProblem
+from svmcore.passes.variables import boxes, clipped, mend
 from svmcore.points import Floats
 from svmcore.sources.base import Source
 
@@ -70,6 +71,7 @@ class Groups:
 
 NO_GROUPS = Groups()
 SNAP = 1e-12  # relative: what rounding leaves between a variable and the bound that it was on
+ROUNDED = 1e-12  # of the sizes of what is summed: what rounding leaves of a sum
 MENDING_STEPS = 8  # each leaves a rounding error of what the one before has left
 
 
@@ -110,11 +112,16 @@ class SignedQP:
     shift: float = 0.0
     likely: Floats | None = None
     diagonal: Floats = dataclasses.field(init=False, repr=False)  # (m,) of K + shift at the variables' rows, float64
+    codes: Floats = dataclasses.field(init=False, repr=False)  # (m,) int8 group of each variable, -1 for none
+    is_hard: bool = dataclasses.field(init=False, repr=False)  # whether some variable is unbounded
+    is_soft: bool = dataclasses.field(init=False, repr=False)  # whether some variable has a ridge
+    steepest: float = dataclasses.field(init=False, repr=False)  # sum of the largest abs(beta_v) that the box allows
 
     def __post_init__(self) -> None:
         m = len(self.p)
-        ridge = np.zeros(m) if self.ridge is None else np.asarray(self.ridge, dtype=np.float64)
-        object.__setattr__(self, "ridge", ridge)
+        ridge = np.zeros(m) if self.ridge is None else self.ridge
+        for name, values in (("p", self.p), ("lo", self.lo), ("hi", self.hi), ("ridge", ridge)):
+            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
         self._check(m)
         diagonal = np.asarray(self.source.diagonal(), dtype=np.float64)
         largest = np.finfo(self.source.dtype).max
@@ -127,13 +134,19 @@ class SignedQP:
             raise InvalidProblem(f"there must be one variable per row of K, {self.source.n}; given {m}")
         if not all(len(v) == m for v in (self.lo, self.hi, self.ridge)):
             raise InvalidProblem(f"p, lo, hi and ridge must all be ({m},)")
-        if not ((self.lo <= self.hi).all() and (self.ridge >= 0).all()):
+        object.__setattr__(self, "codes", np.ascontiguousarray(self.groups.of(m), dtype=np.int8))
+        given = self.groups.codes
+        if given is not None and not (len(given) == m and ((given >= -1) & (given < len(self.groups.sums))).all()):
+            raise InvalidProblem(f"codes of groups must be ({m},), from -1 to {len(self.groups.sums) - 1}")
+        least, most = np.zeros((2, len(self.groups.sums)))
+        valid, *told = boxes(self.lo, self.hi, self.ridge, self.codes, least, most)
+        if not valid:
             raise InvalidProblem("every box needs lo <= hi, every ridge must be >= 0")
-        for g, total in enumerate(self.groups.sums):
-            at = self.groups.members(g, m)
-            least, most = self.lo[at].sum(), self.hi[at].sum()
-            if not least - 1e-9 * abs(least) <= total <= most + 1e-9 * abs(most):
-                raise InvalidProblem(f"the sum of group {g} must be in [{least:g}, {most:g}]; given {total:g}")
+        for name, value in zip(("is_hard", "is_soft", "steepest"), told, strict=True):
+            object.__setattr__(self, name, value)
+        for g, (total, low, high) in enumerate(zip(self.groups.sums, least.tolist(), most.tolist(), strict=True)):
+            if not low - 1e-9 * abs(low) <= total <= high + 1e-9 * abs(high):
+                raise InvalidProblem(f"the sum of group {g} must be in [{low:g}, {high:g}]; given {total:g}")
 
     @property
     def m(self) -> int:
@@ -144,21 +157,6 @@ class SignedQP:
     def unbounded(self) -> Floats:
         """(m,) whether a variable has no bound on one side and no ridge: only then the program may have no minimum."""
         return (self.ridge == 0) & (np.isinf(self.lo) | np.isinf(self.hi))
-
-    @functools.cached_property
-    def is_hard(self) -> bool:
-        """Whether some variable is unbounded."""
-        return bool(self.unbounded.any())
-
-    @functools.cached_property
-    def is_soft(self) -> bool:
-        """Whether some variable has a ridge."""
-        return bool(self.ridge.any())
-
-    @functools.cached_property
-    def codes(self) -> Floats:
-        """(m,) group of each variable, -1 for none."""
-        return self.groups.of(self.m)
 
     def at_variables(self, values: Floats) -> Floats:
         """Values (m,) at the variables' rows of values (n,) at the rows of K."""
@@ -178,13 +176,15 @@ class SignedQP:
         A sum is repaired by moving all variables in proportion to the room that they have. From nothing the first ones
         are put on their bounds: as few columns of K as possible are needed, and few variables have to find one.
         """
-        given = np.zeros(self.m) if beta is None else np.asarray(beta, dtype=np.float64)
-        found = np.clip(given, self.lo, self.hi)
-        for g, total in enumerate(self.groups.sums):
-            at = self.groups.members(g, self.m)
-            if beta is None:
-                self._fill(found, at, total)
-            self._repair(found, at, total)
+        given = np.zeros(self.m) if beta is None else np.ascontiguousarray(beta, dtype=np.float64)
+        held, sizes = np.zeros((2, len(self.groups.sums)))
+        found = clipped(given, self.lo, self.hi, self.codes, held, sizes)
+        for g, (total, now, size) in enumerate(zip(self.groups.sums, held.tolist(), sizes.tolist(), strict=True)):
+            if abs(total - now) > ROUNDED * size:
+                at = self.groups.members(g, self.m)
+                if beta is None:
+                    self._fill(found, at, total)
+                self._repair(found, at, total)
         return found
 
     def _fill(self, beta: Floats, at: Floats | slice, total: float) -> None:
@@ -198,7 +198,7 @@ class SignedQP:
     def _repair(self, beta: Floats, at: Floats | slice, total: float) -> None:
         part, lo, hi = beta[at], self.lo[at], self.hi[at]
         missing = total - float(part.sum())
-        if abs(missing) <= 1e-12 * float(np.abs(part).sum()):
+        if abs(missing) <= ROUNDED * float(np.abs(part).sum()):
             return
         shrinks = np.where(missing * part < 0, np.abs(part), 0.0)  # towards 0 first: the warm start stays sparse
         grows = np.where(missing > 0, hi - part, part - lo)
@@ -219,40 +219,8 @@ class SignedQP:
         """`beta` with what rounding has left of its sums put on free variables."""
         for g, total in enumerate(self.groups.sums):
             at = self.groups.members(g, self.m)
-            beta[at] = _summing_to(total, beta[at], self.lo[at], self.hi[at])
+            part = beta[at]
+            mend(part, self.lo[at], self.hi[at], float(total), MENDING_STEPS)
+            if self.groups.codes is not None:
+                beta[at] = part  # it was a copy
         return beta
-
-
-def _summing_to(total: float, beta: Floats, lo: Floats, hi: Floats) -> Floats:
-    """Move free variables of `beta` (m,) until it sums to `total`: exactly, where one has digits small enough.
-
-    A variable of the size of the largest takes most of what is missing, one with finer digits the rest.
-    """
-    for _ in range(MENDING_STEPS):
-        missing = -exact_sum(np.append(beta, -total))
-        if missing == 0.0:
-            break
-        room = np.minimum(beta - lo, hi - beta)
-        free = np.flatnonzero(room > abs(missing))
-        if not len(free):
-            break
-        left = np.abs(_rounding_of_sum(beta[free], missing))
-        if left.min() >= abs(missing):
-            break
-        best = free[left == left.min()]
-        beta[best[np.argmax(room[best])]] += missing
-    return beta
-
-
-def _rounding_of_sum(a: Floats, b: float) -> Floats:
-    """What float64 loses of a + b, exactly (Knuth's two-sum)."""
-    total = a + b
-    moved = total - a
-    return np.asarray((a - (total - moved)) + (b - moved))
-
-
-def exact_sum(values: Floats) -> float:
-    """Sum of float64 numbers (n,), rounded once: zeros apart, they are few."""
-    from math import fsum
-
-    return fsum(values[values != 0.0].tolist())

@@ -158,10 +158,12 @@ class MemoryState(WorkingSetState):
     ----------
     score
         (m,) as it is kept; of a long run of variables that cannot move it is not brought up to date.
+    everyone
+        (m,) indices of all variables: an object of its own, known by its identity.
     """
 
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None = None) -> None:
-        self.qp, self.m, self.beta = qp, qp.m, beta
+        self.qp, self.m, self.beta, self.everyone = qp, qp.m, beta, np.arange(qp.m)
         self._ends: Ends | None = None  # until the next `apply`
         self._known = squares().known(qp.source, qp.shift)
         self._known_places = np.empty(0) if self._known is None else self._known.places(qp.source.n)
@@ -191,10 +193,11 @@ class MemoryState(WorkingSetState):
         return worst_of(self._whole(), q, outside, self.ends())
 
     def part(self, idx: Floats) -> Part:
-        """Copies at `idx`."""
+        """Copies at `idx`; of all variables the bounds themselves."""
         qp = self.qp
-        codes = qp.codes[idx] if qp.groups.codes is not None else np.full(len(idx), len(qp.groups.sums) - 1)
-        return Part(self.score[idx], self.beta[idx], qp.lo[idx], qp.hi[idx], qp.ridge[idx], codes)
+        if idx is self.everyone:
+            return Part(self.score.copy(), self.beta.copy(), qp.lo, qp.hi, qp.ridge, qp.codes)
+        return Part(self.score[idx], self.beta[idx], qp.lo[idx], qp.hi[idx], qp.ridge[idx], qp.codes[idx])
 
     def support(self) -> Floats:
         """Indices of the variables that are not 0."""
@@ -215,9 +218,8 @@ class MemoryState(WorkingSetState):
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""
         delta = beta - self.beta[idx]
-        moved = delta != 0
-        self.beta[idx] = beta
-        self._ends = None
+        self.beta[idx], self._ends = beta, None
+        moved = np.flatnonzero(delta)
         idx, delta = idx[moved], delta[moved]
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
         step = min(CHUNK * 16, self.qp.source.capacity)
@@ -228,7 +230,8 @@ class MemoryState(WorkingSetState):
                 add_columns(matrix, rows, -delta[part], change, span)
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
-        self.score[idx] -= self.qp.ridge[idx] * delta
+        if self.qp.is_soft:
+            self.score[idx] -= self.qp.ridge[idx] * delta
         if self.qp.shift:
             self.score -= self.qp.shift * delta.sum()
 

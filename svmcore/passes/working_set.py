@@ -6,7 +6,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["ENTRIES", "extremes", "gather_square", "mirror_rows"]
+__all__ = ["ENTRIES", "count_free", "extremes", "gather_square", "mirror_rows", "moving"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
@@ -21,6 +21,25 @@ def extremes(s, beta, lo, hi):  # type: ignore[no-untyped-def]
         if beta[i] > lo[i] and s[i] < low:
             low = s[i]
     return m, low
+
+
+@njit
+def count_free(beta, lo, hi):  # type: ignore[no-untyped-def]
+    """How many variables are at no bound."""
+    free = 0
+    for i in range(len(beta)):
+        free += lo[i] < beta[i] < hi[i]
+    return free
+
+
+@njit
+def moving(s, beta, lo, hi, reach):  # type: ignore[no-untyped-def]
+    """Indices of those who may move: all but those at a bound with a score that is over `reach` behind."""
+    found, n = np.empty(len(s), np.int64), 0
+    for i in range(len(s)):
+        found[n] = i
+        n += (beta[i] < hi[i] and s[i] > -reach) or (beta[i] > lo[i] and s[i] < reach)
+    return found[:n]
 
 
 def gather_square(

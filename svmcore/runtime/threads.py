@@ -180,16 +180,15 @@ def split_range(n: int, work: Callable[[int, int], None], least: int = 1, grain:
     >>> done
     [(0, 10)]
     """
-    pool = _pools[-1]
-    # a range split again inside a thread of the pool would wait for that very thread
-    parts = max(1, min(pool.share, n // max(1, least)))
-    blocks = -(-n // grain)
-    edges = [min(n, grain * (blocks * part // parts)) for part in range(parts + 1)]
+    pool, parts = _pools[-1], n // max(1, least)
+    if parts > 1:  # a range split again inside a thread of the pool would wait for that very thread
+        parts = min(pool.share, parts)
     with one_blas_thread():
-        if parts == 1:
+        if parts <= 1:
             work(0, n)
-        else:
-            pool.run(work, edges)
+            return
+        blocks = -(-n // grain)
+        pool.run(work, [min(n, grain * (blocks * part // parts)) for part in range(parts + 1)])
 
 
 def side_by_side(

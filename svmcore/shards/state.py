@@ -77,8 +77,7 @@ class ShardedState(WorkingSetState):
         if np.isnan(self._known[idx]).any():
             self._look(np.unique(np.concatenate([self._members, idx])))
         qp = self.qp
-        codes = qp.codes[idx] if qp.groups.codes is not None else np.full(len(idx), len(qp.groups.sums) - 1)
-        return Part(self._known[idx], self.beta[idx], qp.lo[idx], qp.hi[idx], qp.ridge[idx], codes)
+        return Part(self._known[idx], self.beta[idx], qp.lo[idx], qp.hi[idx], qp.ridge[idx], qp.codes[idx])
 
     def candidates(self, q: int, outside: Floats) -> Floats:
         """Up to q / 2 of the worst violators from each end, shared by the groups: those of every shard, sifted."""

@@ -1,6 +1,7 @@
 """The solver that the source of K asks for: the default of configs and estimators."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 from svmcore.errors import Unsupported
@@ -56,13 +57,18 @@ class Auto(Solver):
         """Where that which it chooses does."""
         return self.for_factor(qp, rank).takes_factor(qp, rank)
 
+    @cached_property
+    def _pairs(self) -> SMO:
+        """What it chooses most often."""
+        return SMO(tol=self.tol, max_iter=self.max_iter, time_limit=self.time_limit)
+
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
-        pairs = SMO(max_iter=self.max_iter, **limits)
+        pairs = self._pairs
         if qp.source.rank is None or qp.source.rank > RANK or not qp.source.psd:
-            ascent = DualAscent(max_iter=self.max_iter, **limits)
-            chosen = ascent if qp.m > SMALL and _keeps_weights(ascent, qp) else pairs
-            return chosen._solve(qp, beta, score, monitor, n_iter)
+            if qp.m > SMALL and _keeps_weights(ascent := DualAscent(max_iter=self.max_iter, **limits), qp):
+                return ascent._solve(qp, beta, score, monitor, n_iter)
+            return pairs._solve(qp, beta, score, monitor, n_iter)
         if qp.m <= SMALL:
             most = n_iter + TRIES * qp.m
             most = most if self.max_iter < 0 else min(most, self.max_iter)

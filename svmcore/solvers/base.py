@@ -179,10 +179,10 @@ class Solver(Plugin, ABC):
 
     def check(self, qp: SignedQP, kernel: Any = None) -> None:
         """Raise Unsupported unless this solver takes the program, whatever made it; `kernel` if it is known."""
-        loss = SquaredHinge() if (qp.ridge > 0).any() else Hinge()
+        loss = SquaredHinge() if qp.is_soft else Hinge()
         bias = Bias.FREE if qp.groups.sums else Bias.PENALISED if qp.shift else Bias.NONE
         known = Linear() if qp.source.rank is not None else kernel
-        self.admits(loss, bias, known, bool(qp.is_hard))
+        self.admits(loss, bias, known, qp.is_hard)
         if self.solves.psd_only and not qp.source.psd:
             raise Unsupported(
                 f"solver {self.name!r} needs a positive semi-definite kernel; this one is not known to be"
@@ -324,10 +324,10 @@ class Solver(Plugin, ABC):
 
 def judged(qp: SignedQP, outcome: Outcome, found: Evaluation, history: tuple[Progress, ...]) -> Solution:
     """The solution that an outcome is, by its evaluation."""
-    coef, b = qp.at_rows(outcome.beta), float(found.multipliers.mean()) if len(found.multipliers) else 0.0
+    coef, b = qp.at_rows(outcome.beta), sum(found.multipliers.tolist()) / max(1, len(found.multipliers))
     return Solution(
         beta=outcome.beta + 0.0,  # no negative zeros
-        bias=b + qp.shift * float(coef.sum()) - qp.source.offset(coef),
+        bias=b + (qp.shift and qp.shift * float(coef.sum())) - qp.source.offset(coef),
         status=outcome.status,
         n_iter=outcome.n_iter,
         certificate=found.certificate,

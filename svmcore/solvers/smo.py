@@ -19,7 +19,7 @@ from svmcore.monitor import Monitor
 from svmcore.passes.coordinates import solve_box
 from svmcore.passes.free_steps import free_steps
 from svmcore.passes.pairs import solve_pairs
-from svmcore.passes.working_set import gather_square
+from svmcore.passes.working_set import count_free, gather_square, moving
 from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
 from svmcore.runtime.memory import empty
@@ -99,9 +99,11 @@ class SMO(Solver):
 
     def _nested_start(self, qp: SignedQP, beta: Floats, monitor: Monitor, n_iter: int) -> tuple[Floats, int]:
         """Beta of a random quarter of the rows (itself begun on a quarter), solved roughly: few columns are wasted."""
-        rows = np.flatnonzero(qp.hi > qp.lo)
         costly = qp.source.whole is None and qp.source.can_take
-        if len(rows) < NEST or not costly or qp.rows is not None or any(qp.groups.sums):
+        if qp.m < NEST or not costly or qp.rows is not None or any(qp.groups.sums):
+            return beta, n_iter
+        rows = np.flatnonzero(qp.hi > qp.lo)
+        if len(rows) < NEST:
             return beta, n_iter
         rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
         codes = None if qp.groups.codes is None else qp.groups.codes[rows]
@@ -128,8 +130,8 @@ class _Rounds:
 
     def _start_set(self) -> WorkingSet | WholeSet:
         qp, K = self.qp, self.qp.source.whole
-        if qp.m <= WHOLE and K is not None and qp.rows is None:
-            return WholeSet(qp, K)
+        if qp.m <= WHOLE and K is not None and qp.rows is None and isinstance(self.state, MemoryState):
+            return WholeSet(self.state, K)
         least = 2 if qp.groups.codes is None else 2 * (len(qp.groups.sums) + 1)  # a pair of each group, and of none
         capacity = min(self.solver.working_set, qp.source.capacity * (1 if qp.rows is None else 2))
         if qp.source.scratch_bytes is not None:
@@ -179,7 +181,7 @@ class _Rounds:
         """Move all free members together, where that gains what pairs leave along flat directions: whether it did."""
         idx = self.working.members
         part = self.state.part(idx)
-        free = int(((part.beta > part.lo) & (part.beta < part.hi)).sum())
+        free = count_free(part.beta, part.lo, part.hi)
         most = min(MOST, int(SHARE * self.pairs / max(1, free) ** 2), self.solver.steps_left(self.n_iter))
         if self.flat >= TIMES or free < 2 or most < 2:
             return False
@@ -205,8 +207,7 @@ class _Rounds:
         idx = self.working.members
         part, target = self.state.part(idx), max(0.7 * self.aim, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
-        moving = _moving(part, score, REACH * gap)
-        steps, unbounded = self._pairs(part, score, moving, target)
+        steps, unbounded = self._pairs(part, score, _moving(part, score, REACH * gap), target)
         self.n_iter += steps
         self.pairs += float(steps) * len(idx)
         self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
@@ -215,7 +216,7 @@ class _Rounds:
         if finish and not rounded:
             unbounded |= self._finish(idx, part)
         self.state.apply(idx, part.beta)
-        self.working.makes_room(int(((part.beta > part.lo) & (part.beta < part.hi)).sum()))
+        self.working.makes_room(count_free(part.beta, part.lo, part.hi))
         if unbounded:
             return Status.INFEASIBLE
         if finish and rounded:
@@ -225,12 +226,15 @@ class _Rounds:
         self.wide = self.wide or steps == 0
         return None
 
-    def _pairs(self, part: Part, score: Floats, moving: Floats, target: float) -> tuple[int, bool]:
-        """Steps on the square of the `moving`, which change `part.beta`: how many, and whether one had no end."""
-        _, beta, lo, hi, ridge, codes = some = Part(*(values[moving] for values in part))
-        coarse = FLOAT32_DIGITS * float(np.abs(score).max(initial=0.0)) > target
-        K = self._square_of(moving, np.float64 if self.wide or coarse else self.qp.source.dtype)
-        s = score[moving].astype(K.dtype)
+    def _pairs(self, part: Part, score: Floats, places: Floats | None, target: float) -> tuple[int, bool]:
+        """Steps on the square of the members at `places`, or all, which change `part.beta`.
+
+        Returns how many, and whether one had no end.
+        """
+        some = part if places is None else Part(*(values[places] for values in part))
+        _, beta, lo, hi, ridge, codes = some
+        K = self._square_of(places, self._precision(score, target))
+        s = (score if places is None else score[places]).astype(K.dtype)
         most = PREPARE * len(score) if self.crawls else STEPS // (len(s) + 256)
         limit = min(most, self.solver.steps_left(self.n_iter))
         groups = len(self.qp.groups.sums)
@@ -238,15 +242,24 @@ class _Rounds:
             steps, _, unbounded = solve_pairs(K, ridge, s, beta, lo, hi, codes, groups, target, limit)
         else:
             steps, _, unbounded = solve_box(K, ridge, s, beta, lo, hi, target, limit)
-        part.beta[moving] = some.beta
+        if places is not None:
+            part.beta[places] = beta
         return steps, unbounded
 
-    def _square_of(self, places: Floats, dtype: DTypeLike) -> Floats:
-        """K of the members at `places` in its first rows and columns: the square itself where that is it."""
-        square, q = self.working.square, len(places)
-        if q == len(self.working.members) and square.dtype == dtype:
+    def _precision(self, score: Floats, target: float) -> DTypeLike:
+        """That of the source, or float64 where float32 does not tell scores apart as well as the target asks."""
+        dtype = self.qp.source.dtype
+        if dtype == np.float64 or self.wide:
+            return np.float64
+        return np.float64 if FLOAT32_DIGITS * float(np.abs(score).max(initial=0.0)) > target else dtype
+
+    def _square_of(self, places: Floats | None, dtype: DTypeLike) -> Floats:
+        """K of the members at `places`, or all, in its first rows and columns: the square itself where that is it."""
+        square, every = self.working.square, self.working.members
+        if places is None and square.dtype == dtype:
             return square
-        K = empty((q, q), dtype)
+        places = np.arange(len(every)) if places is None else places
+        K = empty((len(places), len(places)), dtype)
         gather_square(square, places, places, K)
         return K
 
@@ -278,14 +291,10 @@ class _Rounds:
         return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None
 
 
-def _moving(part: Part, score: Floats, reach: float) -> Floats:
-    """Places of the members of a set that may move: all but those at a bound with a score that is over `reach` behind.
-
-    All, where leaving the others out saves less than it costs.
-    """
-    grows, shrinks = part.beta < part.hi, part.beta > part.lo
-    found = np.flatnonzero((grows & (score > -reach)) | (shrinks & (score < reach)))
-    return found if len(found) <= FEW * len(score) else np.arange(len(score))
+def _moving(part: Part, score: Floats, reach: float) -> Floats | None:
+    """Places of the members of a set that may move, or None for all: where leaving few out saves less than it costs."""
+    found = moving(score, part.beta, part.lo, part.hi, reach)
+    return found if len(found) <= FEW * len(score) else None
 
 
 def _value(K: Floats, p: Floats, part: Part, beta: Floats) -> float:

@@ -7,7 +7,7 @@ from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty
 from svmcore.squares import squares
-from svmcore.state import WorkingSetState
+from svmcore.state import MemoryState, WorkingSetState
 
 __all__ = ["PADDING", "WholeSet", "WorkingSet"]
 
@@ -68,8 +68,8 @@ class WholeSet:
 
     precision = 0.0
 
-    def __init__(self, qp: SignedQP, K: Floats) -> None:
-        self.members = np.arange(qp.m)
+    def __init__(self, state: MemoryState, K: Floats) -> None:
+        qp, self.members = state.qp, state.everyone
         self.square = K + qp.shift if qp.shift else K
 
     def advance(self, newcomers: int) -> None:

@@ -170,7 +170,11 @@ def matvec(source: Source, coef: Floats) -> Floats:
 def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     """K @ coef and abs(K) @ abs(coef), both (n,) float64: the second bounds what rounding can do to the first."""
     if source.is_positive:  # two sums of values of one sign cost half of a sum and its sizes
-        up, down = (matvec(source, np.maximum(sign * coef, 0.0)) for sign in (1.0, -1.0))
+        up, down = np.zeros((2, source.n))
+        for matrix, rows, weights in _used_columns(source, coef):
+            grows = weights > 0
+            add_columns(matrix, rows[grows], weights[grows], up)
+            add_columns(matrix, rows[~grows], -weights[~grows], down)
         return up - down, up + down
     out, sizes = np.zeros(source.n), np.zeros(source.n)
     for matrix, rows, weights in _used_columns(source, coef):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from svmcore.errors import InvalidProblem
+from svmcore.passes.variables import box_of_labels, costs_of_labels
 from svmcore.points import Floats
 from svmcore.qp import NO_GROUPS, Bias, Groups, SignedQP
 from svmcore.sources.base import Source
@@ -21,6 +22,8 @@ from svmcore.tasks.base import Answers, Task
 from svmcore.tasks.losses import Hinge, Loss
 
 __all__ = ["SVC", "classification"]
+
+BALANCED = Groups((0.0,))  # of a free bias
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,14 @@ class SVC(Task):
         InvalidProblem
             For other labels, shapes or C.
         """
-        y, costs = np.array(target, dtype=np.float64), np.empty(np.shape(target))
+        y, costs = np.ascontiguousarray(target, dtype=np.float64), np.empty(np.shape(target))
         costs[...] = C
         _check(source.n, y, costs)
-        costs[y == 0] = 0.0
-        upper = self.loss.upper(costs)
-        box = {"lo": np.where(y > 0, 0.0, -upper) + 0.0, "hi": np.where(y > 0, upper, 0.0)}
-        groups = Groups((0.0,)) if self.bias is Bias.FREE else NO_GROUPS
+        p, lo, hi = np.empty((3, source.n))
+        box_of_labels(y, self.loss.upper(costs), p, lo, hi)
+        groups = BALANCED if self.bias is Bias.FREE else NO_GROUPS
         shift = 1.0 if self.bias is Bias.PENALISED else 0.0
-        p = np.where(y == 0, -1.0, y)
-        return SignedQP(source, p, ridge=self.loss.ridge(costs), groups=groups, shift=shift, **box)
+        return SignedQP(source, p, lo, hi, self.loss.ridge(costs), groups, shift=shift)
 
 
 def classification(
@@ -75,9 +76,11 @@ def classification(
 
 
 def _check(n: int, y: Floats, C: Floats) -> None:
+    """Refuse what is no program; C of a label of 0 becomes 0."""
     if y.shape != (n,):
         raise InvalidProblem(f"y must have one label per row, ({n},); given {y.shape}")
-    if not ((np.abs(y) == 1.0) | (y == 0.0)).all():
+    signs, positive = costs_of_labels(y, C)
+    if not signs:
         raise InvalidProblem("y must hold -1 and +1 (0 leaves a row out); encode the labels first")
-    if not (C.min(initial=np.inf) >= 0 and C.max(initial=0.0) > 0):  # neither is so for a NaN
+    if not positive:
         raise InvalidProblem("C must be a number > 0, or one number >= 0 per row with at least one > 0")

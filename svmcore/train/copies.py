@@ -54,8 +54,15 @@ class Copies:
                 missed[row] = math.fsum([*bounds[first : first + count], -self.C[row]])
         return missed
 
+    @functools.cached_property
+    def _misses(self) -> bool:
+        """Whether bounds of any copies miss that of their row."""
+        return bool(self._missed.any())
+
     def judged(self, qp: SignedQP, rows: Floats, solution: Solution, tol: float) -> Solution:
         """The solution on the distinct rows `rows`, with what its certificate does not know of their copies."""
+        if not self._misses:
+            return solution
         at_bound = (solution.beta != 0) & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
         missed = np.where(at_bound, np.sign(solution.beta) * qp.at_variables(self._missed[rows]), 0.0)
         if not missed.any():

@@ -291,7 +291,7 @@ def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
         matrix, rows = source.lookup(idx)
         part = np.empty((len(idx), len(asked)), matrix.dtype)
         gather_square(matrix, rows, asked, part)
-        told += part.T.astype(np.float64) @ (work.coef[:, idx] / scale[:, None]).T
+        told += ((work.coef[:, idx] / scale[:, None]) @ part.astype(np.float64, copy=False)).T
 
 
 def _slim(work: Work, fold: Fold, decisions: Floats, asked: Floats) -> Found:

@@ -6,7 +6,8 @@ import numpy as np
 
 from svmcore.certificate import Certificate, Evaluation
 from svmcore.outputs import free_multipliers
-from svmcore.primal import at_groups, slope
+from svmcore.passes.variables import widened
+from svmcore.primal import objectives
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
 from svmcore.solvers.base import Outcome, judged
@@ -20,18 +21,15 @@ def same_optimum(before: Solved | None, qp: SignedQP, tol: float) -> Solution | 
 
     Its KKT gap is the same number. The primal, a bound at any multipliers, is taken again at those that it has.
     """
-    if before is None or not _is_wider(before[0], qp) or qp.is_hard:
+    if before is None or qp.is_hard or not _is_alike(before[0], qp):
         return None
     (last, solution), beta = before, before[1].beta
-    moved = ((beta == last.lo) & (last.lo != qp.lo)) | ((beta == last.hi) & (last.hi != qp.hi))
-    found, multipliers = solution.certificate, solution.multipliers
-    if moved.any() or not found.proves(tol):
+    found = solution.certificate
+    wider = widened(beta, last.lo, last.hi, qp.lo, qp.hi)
+    if not (wider and found.proves(tol)):
         return None
-    residual = solution.score + qp.ridge * beta - at_groups(qp, multipliers)
-    t = slope(qp, residual)
-    loss = float(residual @ t - 0.5 * (qp.ridge * t) @ t + multipliers @ np.array(qp.groups.sums))
-    primal, width = 0.5 * solution.norm2 + loss, last.hi - last.lo
-    wider = float(np.divide(qp.hi - qp.lo, width, out=np.ones(qp.m), where=width > 0).max(initial=1.0))
+    outputs = qp.p - solution.score - qp.ridge * beta
+    primal = objectives(qp, outputs, np.zeros(qp.m), solution.norm2, solution.multipliers).primal
     scale = max(abs(primal), abs(found.dual))
     gap = None if found.relative_gap is None else (primal - found.dual) / scale if scale else 0.0
     found = dataclasses.replace(found, primal=primal, relative_gap=gap, bar=wider * found.bar)
@@ -52,9 +50,8 @@ def restored(qp: SignedQP, left: Handover, certificate: Certificate, norm2: floa
     return judged(qp, outcome, Evaluation(certificate, outputs, score, multipliers, norm2), ())
 
 
-def _is_wider(last: SignedQP, qp: SignedQP) -> bool:
-    """Whether a program is the last one in boxes that contain its boxes."""
+def _is_alike(last: SignedQP, qp: SignedQP) -> bool:
+    """Whether programs differ in their boxes alone."""
     if last.m != qp.m or last.groups.sums != qp.groups.sums:
         return False
-    same = np.array_equal(last.p, qp.p) and np.array_equal(last.ridge, qp.ridge)
-    return same and bool((qp.lo <= last.lo).all() and (qp.hi >= last.hi).all())
+    return np.array_equal(last.p, qp.p) and np.array_equal(last.ridge, qp.ridge)

@@ -1,0 +1,321 @@
+r"""What a program and its proof ask of all variables, in one loop each: boxes, sums, extremes, multipliers, losses.
+
+Long sums are kept in eight lanes, v in lane v modulo 8: what rounding does to one is at most m / 8 + 8 times the last
+digit of the sum of sizes. `exact_sum` is rounded once.
+
+References
+----------
+Shewchuk (1997), Adaptive precision floating-point arithmetic and fast robust geometric predicates, section 2.5: sums
+as numbers whose digits do not overlap, as in Python's `math.fsum`.
+"""
+
+import numpy as np
+
+from svmcore.runtime.compiled import njit
+
+__all__ = [
+    "box_of_labels",
+    "boxes",
+    "clipped",
+    "costs_of_labels",
+    "dual_sums",
+    "exact_sum",
+    "group_ends",
+    "jump_multiplier",
+    "losses",
+    "mend",
+    "two_sum",
+    "weighted",
+    "widened",
+]
+
+LANES = 8
+
+
+# ---- exact sums
+@njit
+def two_sum(a, b):  # type: ignore[no-untyped-def]
+    """(a + b rounded, what that rounds away), exactly (Knuth)."""
+    total = a + b
+    moved = total - a
+    return total, (a - (total - moved)) + (b - moved)
+
+
+@njit
+def _rounded(partials, n):  # type: ignore[no-untyped-def]
+    """Sum of numbers that do not overlap, the smallest first, rounded to even once."""
+    if n == 0:
+        return 0.0
+    n -= 1
+    total, rest = partials[n], 0.0
+    while n > 0 and rest == 0.0:
+        n -= 1
+        total, rest = two_sum(total, partials[n])
+    if n > 0 and rest * np.sign(partials[n - 1]) > 0.0:  # it may be half a digit, and what is below it decides
+        up, lost = two_sum(total, 2.0 * rest)
+        if lost == 0.0:
+            return up
+    return total
+
+
+@njit
+def _without_overlap(values, n):  # type: ignore[no-untyped-def]
+    """Turn the first n of `values` into numbers with the same sum that do not overlap, the smallest first: how many."""
+    kept = 0
+    for v in range(n):
+        x, before, kept = values[v], kept, 0
+        for i in range(before):
+            x, rest = two_sum(x, values[i])
+            if rest != 0.0:
+                values[kept], kept = rest, kept + 1
+        values[kept], kept = x, kept + 1
+    return kept
+
+
+@njit
+def exact_sum(values, last):  # type: ignore[no-untyped-def]
+    """Sum of the float64 `values` (n,) and of `last`, rounded once.
+
+    What an addition loses is added to a second sum, what that loses to a third; few sums lose anything there.
+    """
+    total, second, third, left, n = last, 0.0, 0.0, np.empty(len(values) + 3), 0
+    for v in range(len(values)):
+        total, rest = two_sum(total, values[v])
+        second, rest = two_sum(second, rest)
+        third, rest = two_sum(third, rest)
+        if rest != 0.0:
+            left[n], n = rest, n + 1
+    left[n], left[n + 1], left[n + 2] = third, second, total
+    return _rounded(left, _without_overlap(left, n + 3))
+
+
+@njit
+def mend(beta, lo, hi, total, most):  # type: ignore[no-untyped-def]
+    """Move free variables of `beta` (m,), at most `most` times, until it sums to `total`: exactly, if digits allow.
+
+    A variable of the size of the largest takes most of what is missing, one with finer digits the rest; of equal ones
+    that with most room.
+    """
+    for _ in range(most):
+        missing = -exact_sum(beta, -total)
+        best, left, widest = -1, abs(missing), 0.0
+        for v in range(len(beta)):
+            room = min(beta[v] - lo[v], hi[v] - beta[v])
+            lost = abs(two_sum(beta[v], missing)[1])
+            if room > abs(missing) and (lost < left or (lost == left and best >= 0 and room > widest)):
+                best, left, widest = v, lost, room
+        if best < 0:
+            break
+        beta[best] += missing
+
+
+# ---- boxes
+@njit
+def boxes(lo, hi, ridge, codes, least, most):  # type: ignore[no-untyped-def]
+    """Write sums of the bounds of each group to `least` and `most` (k,).
+
+    Returns
+    -------
+    (valid, hard, soft, steepest)
+        Whether lo <= hi and ridge >= 0 throughout, whether a variable has neither a bound on some side nor a ridge,
+        whether one has a ridge, and the sum of the largest sizes that the boxes allow.
+    """
+    valid, hard, soft, steepest = True, False, False, 0.0
+    for v in range(len(lo)):
+        valid &= (lo[v] <= hi[v]) & (ridge[v] >= 0.0)
+        hard |= (ridge[v] == 0.0) & (np.isinf(lo[v]) | np.isinf(hi[v]))
+        soft |= ridge[v] != 0.0
+        steepest += max(abs(lo[v]), abs(hi[v]))
+        if codes[v] >= 0:
+            least[codes[v]] += lo[v]
+            most[codes[v]] += hi[v]
+    return valid, hard, soft, steepest
+
+
+@njit
+def costs_of_labels(y, C):  # type: ignore[no-untyped-def]
+    """(whether labels are -1, +1 or 0, whether no cost is negative and one is positive); C of a 0 becomes 0."""
+    signs, negative, positive = True, False, False
+    for v in range(len(y)):
+        signs &= (abs(y[v]) == 1.0) | (y[v] == 0.0)
+        negative |= not C[v] >= 0.0  # nor is a NaN
+        positive |= C[v] > 0.0
+        C[v] = C[v] if y[v] != 0.0 else 0.0
+    return signs, positive and not negative
+
+
+@njit
+def box_of_labels(y, upper, p, lo, hi):  # type: ignore[no-untyped-def]
+    """The box of each label: [0, upper] for +1, [-upper, 0] for -1, nothing for 0; p is the label, or -1."""
+    for v in range(len(y)):
+        p[v] = y[v] if y[v] != 0.0 else -1.0
+        lo[v] = -upper[v] if y[v] < 0.0 and upper[v] != 0.0 else 0.0  # no negative zeros
+        hi[v] = upper[v] if y[v] > 0.0 else 0.0
+
+
+@njit
+def clipped(beta, lo, hi, codes, sums, sizes):  # type: ignore[no-untyped-def]
+    """The `beta` (m,) of the box that is nearest to a given one; sums and sizes of its groups go to (k,) each."""
+    found = np.empty(len(beta))
+    for v in range(len(beta)):
+        found[v] = b = min(max(beta[v], lo[v]), hi[v])
+        if codes[v] >= 0:
+            sums[codes[v]] += b
+            sizes[codes[v]] += abs(b)
+    return found
+
+
+@njit
+def widened(beta, lo, hi, new_lo, new_hi):  # type: ignore[no-untyped-def]
+    """How many times as wide the widest box has become; 0 where one shrank, or `beta` is at a bound that has moved."""
+    wider = 1.0
+    for v in range(len(beta)):
+        if not (new_lo[v] <= lo[v] and new_hi[v] >= hi[v]):
+            return 0.0
+        if (beta[v] == lo[v] and lo[v] != new_lo[v]) or (beta[v] == hi[v] and hi[v] != new_hi[v]):
+            return 0.0
+        if hi[v] > lo[v]:
+            wider = max(wider, (new_hi[v] - new_lo[v]) / (hi[v] - lo[v]))
+    return wider
+
+
+# ---- scores
+@njit
+def _ends_of(code, score, error, beta, lo, hi, codes):  # type: ignore[no-untyped-def]
+    """A row of `group_ends`: of the variables with this code."""
+    up, low, far_up, far_low, total, free = -np.inf, np.inf, -np.inf, np.inf, 0.0, 0.0
+    for v in range(len(score)):
+        if codes[v] != code:
+            continue
+        s, e, grows, shrinks = score[v], error[v], beta[v] < hi[v], beta[v] > lo[v]
+        if grows:
+            up, far_up = max(up, s), max(far_up, s + e)
+        if shrinks:
+            low, far_low = min(low, s), min(far_low, s - e)
+        if grows and shrinks:
+            total, free = total + s, free + 1.0
+    return up, low, far_up, far_low, total, free
+
+
+@njit
+def group_ends(score, error, beta, lo, hi, codes, ends):  # type: ignore[no-untyped-def]
+    """Write to `ends` (k + 1, 6) what decides the gap of each group, last of the variables in none.
+
+    It is the largest score that may grow and the smallest that may shrink; both again where scores are off by `error`,
+    as far apart as that allows; sum and number of the scores of free variables.
+
+    Returns
+    -------
+    (outside, known)
+        How far the worst variable is outside its box, and whether all scores are numbers.
+    """
+    for g in range(len(ends)):
+        code = g if g < len(ends) - 1 else -1
+        ends[g] = _ends_of(code, score, error, beta, lo, hi, codes)
+    outside, known = 0.0, True
+    for v in range(len(score)):
+        outside = max(outside, max(lo[v] - beta[v], beta[v] - hi[v]))
+        known &= abs(score[v]) < np.inf
+    return outside, known
+
+
+@njit
+def jump_multiplier(p, output, lo, hi, codes, g, total):  # type: ignore[no-untyped-def]
+    """The b at which sum_v h_v(t_v - b) + b total is least over the group `g`, t = p - output; no variable has a ridge.
+
+    Its slope, total - sum_v hi_v before all t_v, jumps by hi_v - lo_v at each: b is where it reaches 0, the last t_v
+    where it never does. It is found by parting the t_v at one of them, over and over.
+    """
+    place, jump, n, slope = np.empty(len(p)), np.empty(len(p)), 0, total
+    for v in range(len(p)):
+        if codes[v] != g:
+            continue
+        slope -= hi[v]
+        t = p[v] - output[v]
+        if hi[v] > lo[v] and abs(t) < np.inf:
+            place[n], jump[n], n = t, hi[v] - lo[v], n + 1
+    first, end, found, draw = 0, n, 0.0, np.uint64(n)
+    while first < end:
+        draw = draw * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)  # no order of rows makes it slow
+        found = place[first + np.int64((draw >> np.uint64(33)) % np.uint64(end - first))]
+        below, above, less, equal = _parted(place, jump, first, end, found)
+        if below > first and slope + less >= 0.0:
+            end = below
+        elif slope + less + equal >= 0.0:
+            break
+        else:
+            first, slope = above, slope + less + equal
+    return found
+
+
+@njit
+def _parted(place, jump, first, end, at):  # type: ignore[no-untyped-def]
+    """Bring places before, at and after `at` together: (first that is not before, first after, jumps before, at)."""
+    below, above, v, less, equal = first, end, first, 0.0, 0.0
+    while v < above:
+        if place[v] < at:
+            less += jump[v]
+            place[v], place[below] = place[below], place[v]
+            jump[v], jump[below] = jump[below], jump[v]
+            below, v = below + 1, v + 1
+        elif place[v] > at:
+            above -= 1
+            place[v], place[above] = place[above], place[v]
+            jump[v], jump[above] = jump[above], jump[v]
+        else:
+            equal, v = equal + jump[v], v + 1
+    return below, above, less, equal
+
+
+# ---- objectives
+@njit
+def dual_sums(p, ridge, beta):  # type: ignore[no-untyped-def]
+    """(p'beta, sum_v ridge_v beta_v^2, abs(p)'abs(beta))."""
+    sums = np.zeros((3, LANES))
+    for v in range(len(p)):
+        lane, term = v & (LANES - 1), p[v] * beta[v]
+        sums[0, lane] += term
+        sums[1, lane] += ridge[v] * beta[v] * beta[v]
+        sums[2, lane] += abs(term)
+    return sums[0].sum(), sums[1].sum(), sums[2].sum()
+
+
+@njit
+def weighted(weights, errors):  # type: ignore[no-untyped-def]
+    """Sum of the errors (n,) with the sizes of their weights; one without a weight may be infinite."""
+    sums = np.zeros(LANES)
+    for v in range(len(weights)):
+        if weights[v] != 0.0:
+            sums[v & (LANES - 1)] += abs(weights[v]) * errors[v]
+    return sums.sum()
+
+
+@njit
+def _slope(residual, lo, hi, ridge):  # type: ignore[no-untyped-def]
+    """h'_v: the t of the box at which r t - ridge t^2 / 2 is largest."""
+    t = hi if residual > 0.0 else lo if residual < 0.0 else 0.0
+    return min(max(residual / ridge if ridge > 0.0 else t, lo), hi)
+
+
+@njit
+def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type: ignore[no-untyped-def]
+    """Of the residuals r = p - scale (output + b), b the multiplier (k + 1,) of a variable's group, the last for none.
+
+    Returns
+    -------
+    (loss, sizes, doubt)
+        sum_v h_v(r_v), where variables without bound and ridge have no loss; of the residuals at scale 1 and their
+        steepest slopes h' within `error` (m,), those that are finite: the sums of abs(h' r) and abs(h') error.
+    """
+    sums = np.zeros((3, LANES))
+    for v in range(len(p)):
+        f, lane, free = output[v] + multipliers[codes[v]], v & (LANES - 1), ridge[v] == 0.0
+        r = 0.0 if free and (np.isinf(lo[v]) or np.isinf(hi[v])) else p[v] - scale * f
+        t = _slope(r, lo[v], hi[v], ridge[v])
+        sums[0, lane] += r * t - 0.5 * ridge[v] * t * t
+        r, e = p[v] - f, error[v]
+        steepest = max(abs(_slope(r + e, lo[v], hi[v], ridge[v])), abs(_slope(r - e, lo[v], hi[v], ridge[v])))
+        if 0.0 < steepest < np.inf:
+            sums[1, lane] += steepest * abs(r)
+            sums[2, lane] += steepest * e
+    return sums[0].sum(), sums[1].sum(), sums[2].sum()
