@@ -62,9 +62,10 @@ class BoundedOutputs:
         |K_ij| is known to be at most the root of K_ii K_jj then, so that nothing served is needed for a bound.
         """
         source, m = self.qp.source, len(self.support)
-        if self.exact is None or self._direct or not source.psd or not self.exact.unit.relative < 1.0:
+        if self.exact is None or self._direct or not source.psd:
             return False
-        return bool(source.missing(self.support) * source.n > EXACT * (source.n - m) * m)
+        in_vain = source.missing(self.support) * source.n > EXACT * (source.n - m) * m
+        return bool(in_vain and self.exact.unit.relative < 1.0)
 
     def _first(self) -> tuple[Floats, Floats]:
         """Outputs of K (n,), and a bound (n,) of (|K| |coef|)."""

@@ -28,7 +28,7 @@ from enum import StrEnum
 import numpy as np
 
 from svmcore.errors import InvalidProblem
-from svmcore.passes.variables import boxes, clipped, mend
+from svmcore.passes.variables import boxes, clipped, mend, no_more_than
 from svmcore.points import Floats
 from svmcore.sources.base import Source
 
@@ -71,6 +71,7 @@ class Groups:
 
 NO_GROUPS = Groups()
 SNAP = 1e-12  # relative: what rounding leaves between a variable and the bound that it was on
+LARGEST = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float32, np.float64)}
 ROUNDED = 1e-12  # of the sizes of what is summed: what rounding leaves of a sum
 MENDING_STEPS = 8  # each leaves a rounding error of what the one before has left
 
@@ -124,8 +125,7 @@ class SignedQP:
             object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
         self._check(m)
         diagonal = np.asarray(self.source.diagonal(), dtype=np.float64)
-        largest = np.finfo(self.source.dtype).max
-        if not -np.inf < diagonal.min(initial=0.0) <= diagonal.max(initial=0.0) <= largest:
+        if not no_more_than(diagonal, LARGEST[np.dtype(self.source.dtype)]):
             raise InvalidProblem("the kernel overflows on these rows: scale the data, or lower gamma or the degree")
         object.__setattr__(self, "diagonal", self.at_variables(diagonal) + self.shift)
 

@@ -118,13 +118,13 @@ class RBF(InnerProductKernel):
     def rounding(self, P: Points, Q: Points | Extent | None = None, dtype: DTypeLike = np.float32) -> Rounding:
         """As of any kernel of the inner product; distances of integers and sums of differences are sharper."""
         Q = P if Q is None else Q
+        if not (P.on_lattice or self.stands_alone(P, Q, dtype)):
+            return super().rounding(P, Q, dtype)
         errors = Errors.of(P, Q, dtype, wide=True)
         if P.on_lattice:
             return self._of_distances(errors, 4 * errors.store, 0.0)
-        if self.stands_alone(P, Q, dtype):
-            depth = -(-P.n_features // 2) + 9
-            return self._of_distances(errors, of_sums(depth, UNIT32), sum(errors.cast))
-        return super().rounding(P, Q, dtype)
+        depth = -(-P.n_features // 2) + 9
+        return self._of_distances(errors, of_sums(depth, UNIT32), sum(errors.cast))
 
     def rounding_of(self, errors: Errors) -> Rounding:
         """Exp turns what the exponent is off into a relative error; what its size costs is nothing where exp is."""

@@ -123,8 +123,9 @@ class Errors:
         Float32 CSR rows are cast where their products are float32 too, and are as they came elsewhere.
         """
         single = not wide and P.form in ("dense", "CSR") and P.dtype == np.float32
-        right = _Side.of(P, Q, single) if isinstance(Q, Extent) else _Side.of(Q, Q.extent, single)
-        left = _Side.of(P, P.extent, single)
+        left = right = _Side.of(P, P.extent, single)
+        if Q is not P:
+            right = _Side.of(P, Q, single) if isinstance(Q, Extent) else _Side.of(Q, Q.extent, single)
         work = UNIT32 if single else UNIT64
         summed, dropped = _summed(P, work), left.dropped + right.dropped
         products = left.cast * right.reach + right.cast * left.reach + summed * left.reach * right.reach

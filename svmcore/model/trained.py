@@ -167,7 +167,10 @@ class Part(NamedTuple):
 
 def support_of(parts: Sequence[Part]) -> Floats:
     """Rows (m,) that support any of the problems, ascending."""
-    return np.unique(np.concatenate([part.rows for part in parts]))
+    rows = np.concatenate([part.rows for part in parts])
+    supports = np.zeros(rows.max(initial=-1) + 1, dtype=bool)
+    supports[rows] = True
+    return np.flatnonzero(supports)
 
 
 def model_of(

@@ -24,6 +24,7 @@ __all__ = [
     "jump_multiplier",
     "losses",
     "mend",
+    "no_more_than",
     "two_sum",
     "weighted",
     "widened",
@@ -130,6 +131,15 @@ def boxes(lo, hi, ridge, codes, least, most):  # type: ignore[no-untyped-def]
             least[codes[v]] += lo[v]
             most[codes[v]] += hi[v]
     return valid, hard, soft, steepest
+
+
+@njit
+def no_more_than(values, largest):  # type: ignore[no-untyped-def]
+    """Whether all `values` are numbers up to `largest`."""
+    found = True
+    for v in range(len(values)):
+        found &= -np.inf < values[v] <= largest
+    return found
 
 
 @njit

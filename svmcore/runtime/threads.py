@@ -89,12 +89,13 @@ class _BlasLimit(ContextDecorator):
         self._lock = threading.RLock()  # a signal handler may interrupt its own thread here
         self._holders = 0
         self._mine = threading.local()
-        self._found: list[tuple[Any, int]] | None = None  # while held: the libraries and their threads before
+        self._found: list[tuple[Any, int]] | None = None  # while held: libraries of more threads
 
     def __enter__(self) -> None:
         with self._lock:
             if self._found is None:
-                self._found = [(library, library.num_threads) for library in _blas()]
+                found = [(library, library.num_threads) for library in _blas()]
+                self._found = [(library, count) for library, count in found if count != 1]
                 _set_threads([(library, 1) for library, _ in self._found])
             self._count(1)
 

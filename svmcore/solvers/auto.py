@@ -22,16 +22,17 @@ RANK = 256  # of a factor of K up to which an interior point is the better way
 SMALL = 2048  # variables up to which pairs are tried first: most small problems end in fewer steps than one pass costs
 NEWTON = 0.5  # of tol is what steps on the primal aim at: the proof adds its uncertainty
 NEWTON_STEPS = 50  # ends within ten where float64 is no obstacle
-TRIES = 30  # pair steps for each variable, after which they count as crawling
+TRIES = 30  # pair steps for each variable, after which they count as crawling,
+PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior point does however few the variables
 
 
 @dataclass(frozen=True)
 class Auto(Solver):
     """`interior-point` where K has a factor of rank up to 256 (a linear kernel of few features), else `smo`.
 
-    A small linear problem is given to pairs first, for 30 steps a variable, and a large one of the squared hinge to
-    `primal-newton`, which takes some few passes over the rows. Runs write down the solver that was
-    chosen, so that a repetition takes the same.
+    A small linear problem is given to pairs first, for 30 steps a variable or as long as an interior point takes for
+    the smallest, and a large one of the squared hinge to `primal-newton`, which takes some few passes over the rows.
+    Runs write down the solver that was chosen, so that a repetition takes the same.
     """
 
     name: ClassVar[str] = "auto"
@@ -70,7 +71,7 @@ class Auto(Solver):
                 return ascent._solve(qp, beta, score, monitor, n_iter)
             return pairs._solve(qp, beta, score, monitor, n_iter)
         if qp.m <= SMALL:
-            most = n_iter + TRIES * qp.m
+            most = n_iter + max(TRIES * qp.m, PATIENCE // (qp.m + 256))
             most = most if self.max_iter < 0 else min(most, self.max_iter)
             tried = replace(pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
             if tried.status is not Status.MAX_ITER or most == self.max_iter:

@@ -97,7 +97,9 @@ class ComputedColumns(Source):
 
     def offset(self, coef: Floats) -> float:
         """What centring the kernel has added to the bias."""
-        return float(coef @ self.kernel.at_centre(self.points)) if coef.any() else 0.0
+        if not (self.kernel.is_centred and coef.any()):
+            return 0.0
+        return float(coef @ self.kernel.at_centre(self.points))
 
 
 def _block_rows(n: int) -> int:

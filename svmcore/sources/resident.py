@@ -142,9 +142,10 @@ def fill_grams(
     parts = [(i, points.rows(i, min(i + TILE, n))) for i in range(0, n, TILE)]  # what they prepare serves many tiles
     tiles = [(left, right) for at, left in enumerate(parts) for right in parts[at:]]
     stopped: list[bool] = []
+    in_place = n <= TILE and all(K.flags.c_contiguous for K in outs)  # one tile is all there is: no copy is needed
 
     def part(start: int, end: int) -> None:
-        scratch = [np.empty((min(TILE, n), min(TILE, n)), outs[0].dtype) for _ in outs]
+        scratch = [] if in_place else [np.empty((min(TILE, n), min(TILE, n)), outs[0].dtype) for _ in outs]
         for left, right in tiles[start:end]:
             if stop is not None and stop():
                 stopped.append(True)
@@ -164,7 +165,7 @@ def _fill_pair(
 ) -> None:
     """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
     (i, left), (j, right) = down, across
-    tiles = [memory.reshape(-1)[: len(left) * len(right)].reshape(len(left), len(right)) for memory in scratch]
+    tiles = [_part_of(memory, len(left), len(right)) for memory in scratch] or list(outs)
     half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
     for lo, hi in ((0, half), (half, len(left))):
         if hi > lo and len(kernels) == 1:
@@ -172,5 +173,11 @@ def _fill_pair(
         elif hi > lo:
             blocks(kernels, left.rows(lo, hi), right, [tile[lo:hi] for tile in tiles])
     for K, tile in zip(outs, tiles, strict=True):
-        K[i : i + len(left), j : j + len(right)] = tile
+        if scratch:
+            K[i : i + len(left), j : j + len(right)] = tile
         write_mirrored(tile, K[j : j + len(right), i : i + len(left)], i == j)
+
+
+def _part_of(memory: Floats, rows: int, columns: int) -> Floats:
+    """A contiguous (rows, columns) array in its first entries."""
+    return memory.reshape(-1)[: rows * columns].reshape(rows, columns)

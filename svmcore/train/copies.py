@@ -7,11 +7,11 @@ know; it is added to that.
 
 import dataclasses
 import functools
-import math
 
 import numpy as np
 
 from svmcore.certificate import Certificate, evaluate
+from svmcore.passes.variables import exact_sum
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
@@ -48,10 +48,10 @@ class Copies:
         if len(inverse) == len(missed):
             return missed
         order = np.argsort(inverse, kind="stable")
-        bounds, of = self.bounds(order), inverse[order]
-        for row, first, count in zip(*np.unique(of, return_index=True, return_counts=True), strict=True):
-            if count > 1 and np.isfinite(self.C[row]):
-                missed[row] = math.fsum([*bounds[first : first + count], -self.C[row]])
+        bounds, ends = self.bounds(order), np.cumsum(np.bincount(inverse, minlength=len(missed)))
+        counts = np.diff(ends, prepend=0)
+        for row in np.flatnonzero((counts > 1) & np.isfinite(self.C)):
+            missed[row] = exact_sum(bounds[ends[row] - counts[row] : ends[row]], -self.C[row])
         return missed
 
     @functools.cached_property

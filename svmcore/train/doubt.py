@@ -30,6 +30,7 @@ import numpy as np
 from svmcore.kernels.base import Kernel
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
+from svmcore.runtime.compiled import njit
 from svmcore.solution import Solution
 from svmcore.tasks import Task
 
@@ -99,25 +100,37 @@ def doubt(task: Task, qp: SignedQP, solution: Solution) -> Doubt:
 
 def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float, distance2: float) -> float:
     """How far the multiplier of group `g` may be from any optimal one."""
-    at, found = qp.groups.members(g, qp.m), solution.certificate
-    score, beta, ridge = solution.score[at], solution.beta[at], qp.ridge[at]
-    up, down = qp.hi[at] - beta, beta - qp.lo[at]
-    if not ((up > 0).any() and (down > 0).any()):
-        return np.inf
+    found, b = solution.certificate, float(solution.multipliers[g])
     # scores that decide are known to the certificate's uncertainty; the others would bound less
     error, band = found.uncertainty, found.kkt_gap + found.uncertainty
-    near = np.sqrt(distance2 * np.maximum(qp.diagonal[at], 0.0)) + error
-    rises = (up > 0) & (score >= score[up > 0].max() - band)
-    falls = (down > 0) & (score <= score[down > 0].min() + band)
-    least = float(((score - near)[rises] - _excess(ridge[rises], up[rises], gap)).max())
-    most = float(((score + near)[falls] + _excess(ridge[falls], down[falls], gap)).min())
-    b = float(solution.multipliers[g])
+    bounds = qp.lo, qp.hi, qp.ridge, qp.diagonal, qp.codes
+    least, most = _multipliers(solution.score, solution.beta, *bounds, g, gap, distance2, error, band)
     return max(most - b, b - least, 0.0)
 
 
-def _excess(ridge: Floats, room: Floats, gap: float) -> Floats:
-    """Values e_v(a) (m,) of the module's formula."""
-    finite = np.isfinite(room)
-    a = np.where(finite, room, 1.0)
-    soft = (2.0 * gap <= ridge * a**2) | ~finite
-    return np.where(soft, np.sqrt(2.0 * ridge * gap), gap / a + 0.5 * ridge * a)
+@njit
+def _multipliers(score, beta, lo, hi, ridge, diagonal, codes, g, gap, distance2, error, band):  # type: ignore[no-untyped-def]
+    """The bounds of b*_g in the module's formula, of the scores within `band` of the extremes; infinite without any."""
+    top, bottom, least, most = -np.inf, np.inf, -np.inf, np.inf
+    for v in range(len(score)):
+        if codes[v] == g:
+            top = max(top, score[v]) if beta[v] < hi[v] else top
+            bottom = min(bottom, score[v]) if beta[v] > lo[v] else bottom
+    if top == -np.inf or bottom == np.inf:
+        return -np.inf, np.inf
+    for v in range(len(score)):
+        if codes[v] == g:
+            near = np.sqrt(distance2 * max(diagonal[v], 0.0)) + error
+            if beta[v] < hi[v] and score[v] >= top - band:
+                least = max(least, score[v] - near - _excess(ridge[v], hi[v] - beta[v], gap))
+            if beta[v] > lo[v] and score[v] <= bottom + band:
+                most = min(most, score[v] + near + _excess(ridge[v], beta[v] - lo[v], gap))
+    return least, most
+
+
+@njit
+def _excess(ridge, room, gap):  # type: ignore[no-untyped-def]
+    """e_v(a) of the module's formula."""
+    if np.isinf(room) or 2.0 * gap <= ridge * room * room:
+        return np.sqrt(2.0 * ridge * gap)
+    return gap / room + 0.5 * ridge * room

@@ -12,6 +12,7 @@ from svmcore.qp import SignedQP
 from svmcore.runtime.threads import side_by_side
 from svmcore.solution import Solution
 from svmcore.sources import Source
+from svmcore.tasks import Answer
 from svmcore.train.chains import NOWHERE, Handover, Solved, Start, answers, same_optimum
 from svmcore.train.training import Member, Work
 
@@ -126,5 +127,5 @@ class _Next(Member[Solved]):
         self.out[:, k] = (outputs + answer.bias) / answer.scale
         decision = solution.decision if self.keeps else NONE
         work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=decision, score=NONE)
-        work.answers[k] = dataclasses.replace(answer, coef=NONE)
+        work.answers[k] = Answer(NONE, answer.bias, answer.scale, answer.epsilon)
         return qp, solution

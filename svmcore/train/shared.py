@@ -20,6 +20,7 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
+from svmcore.passes.columns import add_columns
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Merged, Points, Rows, merge_rows
 from svmcore.runtime.memory import empty
@@ -41,6 +42,7 @@ from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Work, resolved
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 
 AT_ONCE = 8  # folds whose trainings are in memory as they are solved
+ENTRIES = 1 << 20  # of K that are gathered at a time
 LARGE = 1 << 26  # bytes of a K from which its memory costs more than its products, where these are of bytes
 
 
@@ -283,15 +285,17 @@ def _rank(member: tuple[int, Recipe]) -> tuple[str, bytes, float]:
 def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
     """Add to the biases of problems on parts of the rows what K says at the distinct rows `asked`."""
     source: Any = work.source
-    scale = np.array([answer.scale for answer in work.answers])
-    used = np.flatnonzero((work.coef != 0).any(axis=0))
-    step = min(CHUNK, source.capacity)
+    used, out = np.flatnonzero((work.coef != 0).any(axis=0)), np.zeros((len(work.coef), len(asked)))
+    step = min(source.capacity, max(CHUNK, ENTRIES // max(1, len(asked))))
     for start in range(0, len(used), step):
         idx = used[start : start + step]
         matrix, rows = source.lookup(idx)
         part = np.empty((len(idx), len(asked)), matrix.dtype)
         gather_square(matrix, rows, asked, part)
-        told += ((work.coef[:, idx] / scale[:, None]) @ part.astype(np.float64, copy=False)).T
+        for coef, values in zip(work.coef[:, idx], out, strict=True):  # each has few of the rows that any has
+            own = np.flatnonzero(coef)
+            add_columns(part, own, coef[own], values)
+    told += (out / np.array([answer.scale for answer in work.answers])[:, None]).T
 
 
 def _slim(work: Work, fold: Fold, decisions: Floats, asked: Floats) -> Found:

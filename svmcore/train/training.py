@@ -52,13 +52,19 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
             "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
         )
     kernel = recipe.kernel.resolved(n_features, variance)
-    pair = ResidentGram(np.eye(2))  # what solvers can object to shows in the smallest program of a machine
     named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
     if recipe.approximation is not None:
         recipe.approximation.admits(kernel)
         named = Linear()  # of the factor's rows
-    recipe.solver.check(recipe.task.program(pair, PAIR, recipe.C), named)
+    alike = 1.0 if 0.0 < recipe.C < np.inf else recipe.C  # no solver objects to the size of C
+    recipe.solver.check(_smallest(recipe.task, alike), named)
     return dataclasses.replace(recipe, kernel=kernel)
+
+
+@functools.lru_cache(maxsize=64)  # all fits of a search have the same one
+def _smallest(task: Task, C: float) -> SignedQP:
+    """The smallest program of a machine: what solvers can object to shows in it."""
+    return task.program(ResidentGram(np.eye(2)), PAIR, C)
 
 
 def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
@@ -78,7 +84,7 @@ def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Tar
     if recipe.task.answers == "novelty":
         return [Target(0, -1, ones)]
     trained = distinct.total > 0
-    present = len(np.unique(distinct.codes[trained]))
+    present = np.count_nonzero(np.bincount(distinct.codes[trained], minlength=len(classes)))
     if present < len(classes):
         raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
     if present < 2:
