@@ -121,29 +121,28 @@ class SignedQP:
     def __post_init__(self) -> None:
         m = len(self.p)
         ridge = np.zeros(m) if self.ridge is None else self.ridge
-        for name, values in (("p", self.p), ("lo", self.lo), ("hi", self.hi), ("ridge", ridge)):
-            object.__setattr__(self, name, np.ascontiguousarray(values, dtype=np.float64))
+        given = {"p": self.p, "lo": self.lo, "hi": self.hi, "ridge": ridge}
+        self.__dict__.update({name: np.ascontiguousarray(values, np.float64) for name, values in given.items()})
         self._check(m)
         diagonal = np.asarray(self.source.diagonal(), dtype=np.float64)
         if not no_more_than(diagonal, LARGEST[np.dtype(self.source.dtype)]):
             raise InvalidProblem("the kernel overflows on these rows: scale the data, or lower gamma or the degree")
-        object.__setattr__(self, "diagonal", self.at_variables(diagonal) + self.shift)
+        self.__dict__["diagonal"] = self.at_variables(diagonal) + self.shift
 
     def _check(self, m: int) -> None:
         if self.rows is None and m != self.source.n:
             raise InvalidProblem(f"there must be one variable per row of K, {self.source.n}; given {m}")
         if not all(len(v) == m for v in (self.lo, self.hi, self.ridge)):
             raise InvalidProblem(f"p, lo, hi and ridge must all be ({m},)")
-        object.__setattr__(self, "codes", np.ascontiguousarray(self.groups.of(m), dtype=np.int8))
         given = self.groups.codes
         if given is not None and not (len(given) == m and ((given >= -1) & (given < len(self.groups.sums))).all()):
             raise InvalidProblem(f"codes of groups must be ({m},), from -1 to {len(self.groups.sums) - 1}")
+        codes = np.ascontiguousarray(self.groups.of(m), dtype=np.int8)
         least, most = np.zeros((2, len(self.groups.sums)))
-        valid, *told = boxes(self.lo, self.hi, self.ridge, self.codes, least, most)
+        valid, is_hard, is_soft, steepest = boxes(self.lo, self.hi, self.ridge, codes, least, most)
         if not valid:
             raise InvalidProblem("every box needs lo <= hi, every ridge must be >= 0")
-        for name, value in zip(("is_hard", "is_soft", "steepest"), told, strict=True):
-            object.__setattr__(self, name, value)
+        self.__dict__.update(codes=codes, is_hard=is_hard, is_soft=is_soft, steepest=steepest)
         for g, (total, low, high) in enumerate(zip(self.groups.sums, least.tolist(), most.tolist(), strict=True)):
             if not low - 1e-9 * abs(low) <= total <= high + 1e-9 * abs(high):
                 raise InvalidProblem(f"the sum of group {g} must be in [{low:g}, {high:g}]; given {total:g}")

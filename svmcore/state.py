@@ -217,8 +217,9 @@ class MemoryState(WorkingSetState):
 
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""
-        delta = beta - self.beta[idx]
-        self.beta[idx], self._ends = beta, None
+        every = slice(None) if idx is self.everyone else idx
+        delta = beta - self.beta[every]
+        self.beta[every], self._ends = beta, None
         moved = np.flatnonzero(delta)
         idx, delta = idx[moved], delta[moved]
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score

@@ -19,7 +19,7 @@ from svmcore.runtime.threads import one_blas_thread, split_range
 from svmcore.solution import Solution
 from svmcore.tasks.base import Answers, Task
 
-__all__ = ["Model", "Part", "assemble", "model_of", "support_of"]
+__all__ = ["Model", "Part", "assemble", "model_of", "model_of_rows", "support_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,12 +153,6 @@ class Part(NamedTuple):
     bias: float
     scale: float = 1.0
 
-    @classmethod
-    def of(cls, coef: Floats, bias: float, scale: float = 1.0) -> "Part":
-        """From a coefficient (n,) of every row."""
-        rows = np.flatnonzero(coef)
-        return cls(rows, coef[rows], bias, scale)
-
     def coefficients(self, support: Floats) -> Floats:
         """Coefficients (len(support),) in the model whose rows, ascending, are `support`; its own are among them."""
         at = np.searchsorted(support, self.rows)
@@ -200,6 +194,23 @@ def model_of(
     return Model(kernel, vectors(support), coef, bias, np.asarray(classes), scheme, machine, sigmoids), support
 
 
+def model_of_rows(
+    kernel: Kernel,
+    vectors: Callable[[Floats], Rows],
+    coef: Floats,
+    bias: Floats,
+    scale: Floats,
+    classes: Floats,
+    scheme: str = "ovr",
+    machine: str = "svc",
+    sigmoids: Floats | None = None,
+) -> tuple[Model, Floats]:
+    """As `model_of`, from coefficients (k, n) of all rows, biases (k,), and what both are divided by (k,)."""
+    support = np.flatnonzero((coef != 0.0).any(axis=0))
+    coef, bias = coef[:, support] / scale[:, None], bias / scale
+    return Model(kernel, vectors(support), coef, bias, np.asarray(classes), scheme, machine, sigmoids), support
+
+
 def assemble(
     kernel: Kernel,
     X: Rows,
@@ -212,4 +223,5 @@ def assemble(
     def vectors(support: Floats) -> Rows:
         return Precomputed.units(support, X.shape[1]) if isinstance(kernel, Precomputed) else X[support]
 
-    return model_of(kernel, vectors, [Part.of(s.beta, s.bias) for s in solutions], classes, scheme)
+    coef, bias = np.array([s.beta for s in solutions]), np.array([s.bias for s in solutions])
+    return model_of_rows(kernel, vectors, coef, bias, np.ones(len(bias)), classes, scheme)

@@ -6,7 +6,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["add_columns", "add_columns_and_sizes", "add_columns_compensated"]
+__all__ = ["add_columns", "add_columns_and_sizes", "add_columns_by_sign", "add_columns_compensated"]
 
 SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
@@ -19,6 +19,12 @@ def add_columns(
     start, stop = span or (0, len(out))
     work = lambda lo, hi: _add_columns(matrix, rows, weights, out, start + lo, start + hi)  # noqa: E731
     split_range(stop - start, work, least=2 * RANGE, grain=RANGE)
+
+
+def add_columns_by_sign(matrix: Floats, rows: Floats, weights: Floats, up: Floats, down: Floats) -> None:
+    """As `add_columns`, those of positive weight to `up`; of the others the same with the opposite sign to `down`."""
+    work = lambda lo, hi: _add_by_sign(matrix, rows, weights, up, down, lo, hi)  # noqa: E731
+    split_range(len(up), work, least=2 * RANGE, grain=RANGE)
 
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
@@ -57,6 +63,17 @@ def _add_columns(matrix, rows, weights, out, lo, hi):  # type: ignore[no-untyped
             a = matrix[rows[r], start : start + k]
             for j in range(k):
                 target[j] += weights[r] * a[j]
+
+
+@njit
+def _add_by_sign(matrix, rows, weights, up, down, lo, hi):  # type: ignore[no-untyped-def]
+    chosen, sizes = np.empty_like(rows), np.empty_like(weights)
+    for sign, target in ((1.0, up), (-1.0, down)):
+        n = 0
+        for r in range(len(rows)):
+            chosen[n], sizes[n] = rows[r], sign * weights[r]
+            n += sign * weights[r] > 0.0
+        _add_columns(matrix, chosen[:n], sizes[:n], target, lo, hi)
 
 
 @njit

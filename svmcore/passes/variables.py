@@ -221,7 +221,8 @@ def group_ends(score, error, beta, lo, hi, codes, ends):  # type: ignore[no-unty
     """
     for g in range(len(ends)):
         code = g if g < len(ends) - 1 else -1
-        ends[g] = _ends_of(code, score, error, beta, lo, hi, codes)
+        found = _ends_of(code, score, error, beta, lo, hi, codes)  # one by one: a whole row takes numba a second more
+        ends[g, 0], ends[g, 1], ends[g, 2], ends[g, 3], ends[g, 4], ends[g, 5] = found
     outside, known = 0.0, True
     for v in range(len(score)):
         outside = max(outside, max(lo[v] - beta[v], beta[v] - hi[v]))

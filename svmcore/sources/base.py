@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from svmcore.errors import Unsupported
-from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_compensated
+from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_by_sign, add_columns_compensated
 from svmcore.points import Floats, Rows
 
 if TYPE_CHECKING:
@@ -172,9 +172,7 @@ def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     if source.is_positive:  # two sums of values of one sign cost half of a sum and its sizes
         up, down = np.zeros((2, source.n))
         for matrix, rows, weights in _used_columns(source, coef):
-            grows = weights > 0
-            add_columns(matrix, rows[grows], weights[grows], up)
-            add_columns(matrix, rows[~grows], -weights[~grows], down)
+            add_columns_by_sign(matrix, rows, weights, up, down)
         return up - down, up + down
     out, sizes = np.zeros(source.n), np.zeros(source.n)
     for matrix, rows, weights in _used_columns(source, coef):

@@ -298,8 +298,16 @@ def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
     told += (out / np.array([answer.scale for answer in work.answers])[:, None]).T
 
 
+def _as_csr(coef: Floats) -> Rows:
+    """Coefficients (k, m) of which few are not 0."""
+    k, m = coef.shape
+    places = np.flatnonzero(coef)
+    starts = np.searchsorted(places, np.arange(k + 1) * m)
+    return sparse.csr_matrix((coef.ravel()[places], places % m, starts), shape=coef.shape)
+
+
 def _slim(work: Work, fold: Fold, decisions: Floats, asked: Floats) -> Found:
     """What cannot be made again at once."""
-    coef = sparse.csr_matrix(work.coef)
+    coef = _as_csr(work.coef)
     solutions, answers = tuple(work.solutions), tuple(work.answers)
     return Found(work.recipe, fold, work.distinct, coef, solutions, answers, tuple(work.held_out), decisions, asked)

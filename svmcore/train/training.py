@@ -15,7 +15,7 @@ from svmcore.errors import InvalidProblem
 from svmcore.kernels import Linear, Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
-from svmcore.model import Part, Target, model_of, targets
+from svmcore.model import Target, model_of_rows, targets
 from svmcore.model.left_out import Told, told_without
 from svmcore.model.probability import fit_sigmoid
 from svmcore.monitor import Monitor
@@ -286,10 +286,10 @@ class Work:
             return distinct.take(used)
 
         scale = np.array([answer.scale for answer in self.answers])
-        told = [Part.of(coef, each.bias, each.scale) for coef, each in zip(self.coef, self.answers, strict=True)]
+        bias = np.array([answer.bias for answer in self.answers])
         labels = self.classes if recipe.task.answers == "labels" else np.empty(0)
         about = recipe.scheme, recipe.task.name, self._sigmoids()
-        model, used = model_of(recipe.kernel, vectors, told, labels, *about)
+        model, used = model_of_rows(recipe.kernel, vectors, self.coef, bias, scale, labels, *about)
         support, parts, vector = self.copies.split(self.coef, scale, used)
         return Training(
             model=model,

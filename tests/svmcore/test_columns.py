@@ -8,7 +8,10 @@ from scipy import sparse
 
 from svmcore import RBF, CachedColumns, ComputedColumns, Linear, Points, ResidentGram, Source
 from svmcore.errors import InvalidProblem, MemoryLimit
+from svmcore.passes.columns import add_columns_by_sign
 from svmcore.sources import matvec
+from svmcore.sources.base import matvec_and_sizes
+from svmcore.sources.resident import fill_grams
 
 ROWS = np.random.default_rng(0).normal(size=(90, 4))
 WIDE = np.hstack([ROWS, np.zeros((90, 300))])  # mostly zero: CSR
@@ -122,3 +125,40 @@ def test_resident_gram__keeps_the_rows_of_a_linear_kernel():
 def test_resident_gram__must_be_square():
     with pytest.raises(InvalidProblem, match="square"):
         ResidentGram(np.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [1, 8, 21])
+def test_add_columns_by_sign__are_two_sums_that_cancel_nothing(m, dtype):
+    """Whole numbers, so that any order of the terms gives the very sums."""
+    rng = np.random.default_rng(m)
+    matrix, rows = rng.integers(0, 9, (30, 5000)).astype(dtype), rng.permutation(30)[:m]
+    weights, (up, down) = rng.integers(-4, 5, m).astype(float), np.ones((2, 5000))
+    add_columns_by_sign(matrix, rows, weights, up, down)
+    grows = weights > 0
+    np.testing.assert_array_equal(up, 1.0 + weights[grows] @ matrix[rows[grows]])
+    np.testing.assert_array_equal(down, 1.0 - weights[~grows] @ matrix[rows[~grows]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matvec_and_sizes__of_any_source(kind):
+    columns, coef = source(kind, np.float64), np.where(np.arange(90) % 2, 1.0, -0.5) * (np.arange(90) % 3 > 0)
+    product, sizes = matvec_and_sizes(columns, coef)
+    np.testing.assert_allclose(product, K @ coef, atol=1e-12)
+    np.testing.assert_allclose(sizes, np.abs(K) @ np.abs(coef), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernels", [[RBF(0.4)], [RBF(0.4), Linear()]])
+@pytest.mark.parametrize("n", [1, 2, 90])
+def test_fill_grams__in_place_and_into_a_part_of_more_are_the_same_bits(kernels, n):
+    """One tile is written where it belongs; its lower half is the mirror of its upper one."""
+    points = Points.prepare(ROWS[:n], None, np.float64)
+    outs, parts = np.full((2, len(kernels), n, n), np.nan), np.full((len(kernels), n + 3, n + 3), np.nan)
+    fill_grams(kernels, points, list(outs[0]))
+    fill_grams(kernels, points, [part[:n, :n] for part in parts])
+    for kernel, K_, part in zip(kernels, outs[0], parts, strict=True):
+        np.testing.assert_array_equal(K_, K_.T)
+        np.testing.assert_array_equal(K_, part[:n, :n])
+        np.testing.assert_allclose(K_, kernel(ROWS[:n], ROWS[:n]), atol=1e-12)
+        assert np.isnan(part[n:]).all()
+        assert np.isnan(part[:, n:]).all()

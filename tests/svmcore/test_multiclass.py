@@ -11,7 +11,7 @@ from sklearn.svm import SVC as Reference
 
 from svmcore import RBF, SMO, Linear, Precomputed, ResidentGram, assemble, classification, targets
 from svmcore.errors import InputError, InvalidProblem
-from svmcore.model import vote
+from svmcore.model import Part, model_of, model_of_rows, support_of, vote
 
 
 def trained(kernel, X, codes, classes, scheme, K=None, **problem):
@@ -120,3 +120,20 @@ def test_vote__in_blocks_is_that_of_all_rows_at_once(monkeypatch):
     parts = [vote(decision[:, :k], n, scheme) for k, n, scheme in ((1, 2, "ovr"), (6, 6, "ovr"), (6, 4, "ovo"))]
     assert all(np.array_equal(*pair) for pair in zip(whole, parts, strict=True))
     assert np.array_equal(whole[1], decision.argmax(axis=1))
+
+
+def test_model_of_rows__is_the_model_of_the_parts():
+    """Problems that share some rows, one of them on a row twice."""
+    coef = np.array([[0.0, 1.0, 0.0, -2.0, 0.0], [0.5, 0.0, 0.0, 3.0, 0.0]])
+    parts = [Part(np.array([3, 1]), np.array([-2.0, 1.0]), 0.25, 2.0)]
+    parts += [Part(np.array([0, 3, 3]), np.array([0.5, 1.0, 2.0]), -1.0, 4.0)]
+    X, about = np.arange(10.0).reshape(5, 2), (np.array([0, 1, 2]), "ovo")
+    bias, scale = np.array([0.25, -1.0]), np.array([2.0, 4.0])
+    one, support = model_of(Linear(), lambda rows: X[rows], parts, *about)
+    other, same = model_of_rows(Linear(), lambda rows: X[rows], coef, bias, scale, *about)
+    assert support.tolist() == same.tolist() == [0, 1, 3]
+    np.testing.assert_array_equal(one.coef, [[0.0, 0.5, -1.0], [0.125, 0.0, 0.75]])
+    np.testing.assert_array_equal(other.coef, one.coef)
+    np.testing.assert_array_equal(other.bias, [0.125, -0.25])
+    np.testing.assert_array_equal(other.support_vectors, X[[0, 1, 3]])
+    assert support_of([Part(np.empty(0, np.int64), np.empty(0), 0.0)]).tolist() == []
