@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.kernel_sums import sums_of_distances, sums_of_products
+from svmcore.passes.kernel_sums import (
+    sums_of_distances,
+    sums_of_products,
+    values_of_distances,
+    values_of_products,
+)
 from svmcore.points import Floats, Points, inner_products
 from svmcore.points.byte_products import COLUMNS, byte_products, products_size
 from svmcore.points.fine import products_of, scales_of
@@ -55,9 +60,7 @@ class Blocks(Tiles):
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
         K = _tile(memory, row, column)
         self.kernel.block(self.P.take(row), self.Q.take(column), K)
-        out[0][...] += K @ right
-        if len(out[1]):
-            out[1][...] += K.T @ left
+        _add_products(K, right, left, out)
 
 
 class Products(Tiles):
@@ -70,7 +73,7 @@ class Products(Tiles):
 
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
         G = inner_products(self.P.take(row), self.Q.take(column), _tile(memory, row, column))
-        _each(sums_of_products, G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
+        _sums_of_products(G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
 
 
 class FineProducts(Tiles):
@@ -89,7 +92,7 @@ class FineProducts(Tiles):
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
         G, integers = _tile(memory, row, column), memory[ROWS * WIDTH :].view(np.int32)
         products_of(self.left.take(row), self.right.take(column), self.scales, integers, G)
-        _each(sums_of_products, G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
+        _sums_of_products(G, self.a[row], self.b[column], 2.0 * self.gamma, right, left, out)
 
 
 class Distances(Tiles):
@@ -103,27 +106,34 @@ class Distances(Tiles):
         self.left, self.right = P.values.left, Q.values.right
 
     def memory(self) -> Floats:
-        """Of integers."""
-        return np.empty(products_size(ROWS, WIDTH), np.int32)
+        """Of a tile, and of integers."""
+        return np.empty(ROWS * WIDTH + products_size(ROWS, WIDTH) // 2)
 
     def _add(self, row: slice, column: slice, right: Floats, left: Floats, out: Any, memory: Floats) -> None:
-        G = byte_products(self.left.take(row), self.right.take(column), memory)
-        _each(sums_of_distances, G, self.a[row], self.b[column], self.factor, right, left, out)
+        G = byte_products(self.left.take(row), self.right.take(column), memory[ROWS * WIDTH :].view(np.int32))
+        a, b = self.a[row], self.b[column]
+        if right.ndim == 1:
+            sums_of_distances(G, a, b, self.factor, right, left, out)
+            return
+        V = _tile(memory, row, column)
+        values_of_distances(G, a, b, self.factor, V)
+        _add_products(V, right, left, out)
 
 
-def _each(sums: Any, G: Floats, a: Floats, b: Floats, factor: float, right: Floats, left: Floats, out: Any) -> None:
-    """One set of weights (n,), or each column of several (n, k)."""
+def _sums_of_products(G: Floats, a: Floats, b: Floats, factor: float, right: Floats, left: Floats, out: Any) -> None:
+    """Of one set of weights (n,), or of several (n, k), for which the values take the place of `G`."""
     if right.ndim == 1:
-        sums(G, a, b, factor, right, left, out)
+        sums_of_products(G, a, b, factor, right, left, out)
         return
-    for k in range(right.shape[1]):
-        both = len(out[1]) > 0
-        weights = np.ascontiguousarray(left[:, k]) if both else left
-        some = np.zeros(len(a)), np.zeros(len(b) if both else 0)
-        sums(G, a, b, factor, np.ascontiguousarray(right[:, k]), weights, some)
-        out[0][:, k] += some[0]
-        if both:
-            out[1][:, k] += some[1]
+    values_of_products(G, a, b, factor, G)
+    _add_products(G, right, left, out)
+
+
+def _add_products(V: Floats, right: Floats, left: Floats, out: Any) -> None:
+    """out[0] += V right and, unless out[1] is empty, out[1] += V' left, of values `V`."""
+    out[0][...] += V @ right
+    if len(out[1]):
+        out[1][...] += V.T @ left
 
 
 def _tile(memory: Floats, row: slice, column: slice) -> Floats:
