@@ -14,6 +14,7 @@ from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves, box_gap
 from svmcore.solvers.linear.face import relax
+from svmcore.solvers.linear.parts import solve_in_parts
 from svmcore.solvers.linear.weights import HeldWeights
 from svmcore.solvers.textbook.pairs import CACHE_BYTES
 from svmcore.sources.cached import kept
@@ -45,7 +46,9 @@ class DualAscent(Solver):
 
     Where K has a factor G (a linear kernel, an approximation), w = G'beta is kept in place of the scores: a step costs
     a row of G, and variables that their bound holds sit out, as in LIBLINEAR. Where single steps crawl, conjugate
-    gradients move all variables inside their box together. A free bias is found by multipliers then.
+    gradients move all variables inside their box together. A free bias is found by multipliers then. Where the rows
+    are dense and many, and a sample of them foretells few support vectors, working sets of those that matter are
+    solved instead, unless there is a `max_iter`.
 
     References
     ----------
@@ -71,6 +74,10 @@ class DualAscent(Solver):
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         rng, order = np.random.default_rng(self.seed), np.flatnonzero(qp.hi > qp.lo)
         factor = qp.source.factor()
+        if factor is not None and self.max_iter < 0:
+            found = solve_in_parts(qp, factor, beta, self.tol, monitor)
+            if found is not None:
+                return found
         ascent = _Ascent(qp, beta, score) if factor is None else _Weights(HeldWeights(qp, factor, beta), self.tol)
         gap = ascent.kkt_gap()
         while (status := self.ends(gap, n_iter, monitor)) is None:

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from svmcore.passes.row_products import csr_outputs, csr_weights, dense_outputs, dense_weights, square_lengths
+from svmcore.passes.row_products import (
+    ROWS,
+    csr_outputs,
+    csr_weights,
+    dense_outputs,
+    dense_weights,
+    square_lengths,
+)
 from svmcore.points import Floats, Rows
 from svmcore.runtime.threads import split_range
 
@@ -142,7 +149,7 @@ class RowMap:
         return ones.weights(np.full(len(self), 1.0 / max(1, len(self))))
 
     def _on_rows(self, part: Callable[[int, int], None]) -> None:
-        split_range(len(self), part, least=max(1, int(LEAST / max(1.0, self.entries))))
+        split_range(len(self), part, least=max(ROWS, int(LEAST / max(1.0, self.entries))), grain=ROWS)
 
     def _summed(self, part: Callable[[int, int, Floats], None], shape: tuple[int, ...]) -> Floats:
         """The sum of what `part` adds to its totals, over ranges of rows."""
