@@ -10,6 +10,7 @@ import numpy as np
 from svmcore.errors import Unsupported
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.runtime.memory import empty
 from svmcore.sources import RowMap, Source
 from svmcore.state import MemoryState
 
@@ -57,13 +58,14 @@ class _RowsState(MemoryState):
         qp = self.qp
         return qp.p - self.map.times(self.w) - qp.shift * float(self.beta.sum()) - qp.ridge * self.beta
 
-    def square(self, idx: Floats, members: Floats, out: Floats) -> None:
+    def square(self, idx: Floats, members: Floats, out: Floats, at: Floats) -> None:
         """From the rows of both, in their digits."""
         right = self._members(members)
         left = right if np.array_equal(idx, members) else self._rows(idx)
-        np.matmul(left, right.T, out=out)
+        strip = np.matmul(left, right.T, out=empty((len(left), len(right)), left.dtype))
         if self.qp.shift and not self.qp.groups.sums:
-            out += out.dtype.type(self.qp.shift)
+            strip += strip.dtype.type(self.qp.shift)
+        out[at, : len(members)] = strip
 
     def _members(self, members: Floats) -> Floats:
         """The rows of a working set (q, r): those whose places in it have changed are copied."""
