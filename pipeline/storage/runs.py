@@ -8,6 +8,7 @@ import datetime
 import errno
 import os
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 from pipeline.config.redact import redacted_text
@@ -69,11 +70,9 @@ class LocalStore(Store):
         remove_empty((self.path / key).parent)
 
     def run_keys(self) -> Iterator[str]:
-        """Folders with metrics; hidden ones are drafts."""
-        for file in sorted(self.path.glob("*/*/metrics.json")):
-            folder = file.parent
-            if not folder.name.startswith(".") and not folder.parent.name.startswith("."):
-                yield f"{folder.parent.name}/{folder.name}"
+        """Folders with metrics; hidden ones are drafts, and those that go meanwhile are no runs."""
+        for file in sorted(map(Path, glob("*/*/metrics.json", root_dir=self.path))):
+            yield file.parent.as_posix()
 
     @contextlib.contextmanager
     def draft(self) -> Iterator[Path]:

@@ -172,6 +172,24 @@ def test_draft__that_was_taken_away_is_written_anew(tmp_path):
     assert [*store.run_keys()] == ["name/run"]
 
 
+def test_run_keys__folders_that_go_while_they_are_listed_are_no_runs(tmp_path, monkeypatch):
+    """Another process prunes: between the name of a folder and what is in it there is time."""
+    for name in ("kept/run", "gone/run", "half/run", ".drafts/run", "name/.hidden"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "metrics.json").write_text("{}")
+    (tmp_path / "half" / "run" / "metrics.json").unlink()
+    scandir = os.scandir
+
+    def pruned(path="."):
+        if Path(os.fspath(path)).name == "gone":
+            raise FileNotFoundError(path)
+        return scandir(path)
+
+    assert [*open_store(tmp_path).run_keys()] == ["gone/run", "kept/run"]
+    monkeypatch.setattr(os, "scandir", pruned)
+    assert [*open_store(tmp_path).run_keys()] == ["kept/run"]
+
+
 def test_folder__errors_of_work_that_lost_nothing_stay_what_they_are(tmp_path):
     with pytest.raises(ZeroDivisionError), owned_folder(tmp_path) as folder, told_when_lost(folder):
         _ = 1 / 0
