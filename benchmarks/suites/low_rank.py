@@ -64,7 +64,7 @@ def _made(solver: str, case: Case) -> Any:
         return make_pipeline(
             Nystroem(gamma=case.gamma, n_components=case.rank, random_state=0), LinearSVC(C=C, tol=TOL)
         )
-    low = {"approximation": {"rank": case.rank, "landmarks": "uniform"}} if solver == LOW_RANK else {}
+    low = {"approximation": {"rank": case.rank, "landmarks": "kmeans"}} if solver == LOW_RANK else {}
     return SVC(C=C, gamma=case.gamma, tol=TOL, cache_size=CACHE_MB, multi_class="ovr", **low)
 
 

@@ -5,7 +5,8 @@ from scipy import linalg, sparse
 
 from svmcore.errors import InputError
 from svmcore.kernels.base import Kernel
-from svmcore.points import Floats, Points, Rows
+from svmcore.points import Floats, Points, Rows, inner_products
+from svmcore.runtime.threads import split_range
 
 __all__ = ["LANDMARKS", "landmarks_of"]
 
@@ -13,6 +14,7 @@ LANDMARKS = ("uniform", "kmeans", "rpcholesky")
 SAMPLED = 10  # rows for each landmark that are looked at
 ROUNDS = 20  # blocks in which random pivots are drawn: the diagonal that is left is looked at before each
 MEANS = 5  # rounds of k-means: landmarks need no optimum
+BLOCK = 512  # rows whose products with all means stay in cache
 SPENT = 1e-12  # share of the diagonal's sum below which nothing is left to approximate
 
 
@@ -37,13 +39,39 @@ def landmarks_of(name: str, kernel: Kernel, X: Rows, rank: int, seed: int) -> tu
     return X[places], places
 
 
-def _means(X: Rows, count: int, rng: np.random.Generator) -> Floats:
-    from scipy.cluster.vq import kmeans2
+def _means(X: Rows, count: int, rng: np.random.Generator) -> Rows:
+    """Lloyd's k-means; of rows on a lattice the nearest on it: products of bytes are fast, and exact.
 
+    Libraries take one core, or sum on several in an order that depends on how many.
+    """
     if sparse.issparse(X):
         raise InputError("landmarks 'kmeans' are means of rows, which sparse rows have none of; take rpcholesky")
-    first = X[rng.choice(len(X), count, replace=False)]
-    return np.asarray(kmeans2(X, first, iter=MEANS, minit="matrix", missing="warn")[0])
+    points, means = Points.for_gram(X), X[rng.choice(len(X), count, replace=False)]
+    for _ in range(MEANS):
+        means = points.nearest(_means_of_clusters(X, _closest(points, means), means))
+    return means
+
+
+def _closest(points: Points, means: Floats) -> Floats:
+    """The closest of the `means` (k, p) to each of n points, (n,)."""
+    marks, found = points.alike(means), np.empty(len(points), np.int64)
+    assert marks is not None, "they are rows, or nearest to such"
+    half = 0.5 * marks.moments.norm2
+
+    def part(start: int, stop: int) -> None:
+        for lo in range(start, stop, BLOCK):
+            products = inner_products(points.rows(lo, min(lo + BLOCK, stop)), marks)
+            found[lo : lo + len(products)] = np.argmax(products - half, axis=1)
+
+    split_range(len(points), part, least=BLOCK, grain=BLOCK)
+    return found
+
+
+def _means_of_clusters(X: Rows, cluster: Floats, before: Rows) -> Floats:
+    """Means (k, p) of the rows of each cluster; one without rows stays where it was `before`."""
+    sizes = np.bincount(cluster, minlength=len(before))
+    members = sparse.csr_matrix((1.0 / sizes[cluster], (cluster, np.arange(len(X)))), (len(before), len(X)))
+    return np.where(sizes[:, None] > 0, members @ X, before)
 
 
 def random_pivots(kernel: Kernel, points: Points, rank: int, rng: np.random.Generator) -> Floats:

@@ -140,10 +140,11 @@ class FeatureMap:
 
     def sides(self, X: Rows, dtype: DTypeLike) -> tuple[Points, Points]:
         """Rows `X`, those that it was made of, and landmarks as the kernel takes them, in one form."""
-        if self.places is not None:
-            points = self.kernel.prepare_gram(X, dtype)
-            return points, points.take(self.places)
-        points = self.kernel.prepare(X, None, dtype)
+        points = self.kernel.prepare_gram(X, dtype)
+        landmarks = points.alike(self.landmarks) if self.places is None else points.take(self.places)
+        if landmarks is not None:
+            return points, landmarks
+        points = self.kernel.prepare(X, None, dtype)  # no lattice has both
         return points, self.kernel.prepare(self.landmarks, points.centre, dtype)
 
     def fill(self, points: Points, landmarks: Points, out: Floats) -> None:

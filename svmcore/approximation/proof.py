@@ -74,7 +74,7 @@ class Proof:
         w = map_.weights(products)
         self.norm = np.sqrt((w * w).sum(axis=0))
         self.landmark_coef = map_.coefficients(w)  # (r, k)
-        self._points, self._marks = points, landmarks
+        self._points, self._marks, self._unit = points, landmarks, self.exact.rounding(points, landmarks)
         self._sizes = np.sqrt(np.maximum(map_.kernel.diagonal_of(landmarks), 0.0))
         self._lengths = np.sqrt(np.maximum(map_.kernel.diagonal_of(points), 0.0))
 
@@ -86,7 +86,7 @@ class Proof:
     def _landmarks(self) -> Points:
         if self.map.places is not None:
             return self.exact.prepared(self.map.places)
-        return self.map.kernel.prepare(self.map.landmarks, self.exact.centre, np.float64)
+        return self.exact.others(self.map.landmarks)
 
     def evaluation(self, k: int, qp: SignedQP, beta: Floats, rows: Floats | slice) -> Evaluation:
         """Of problem `k`, `beta` (m,) for `qp` over the rows `rows`."""
@@ -99,7 +99,7 @@ class Proof:
 
     def errors(self, k: int) -> Floats:
         """Bound (n,) of the errors of the outputs: values, their sums, and what K_ZZ^-1 makes of both."""
-        coef, unit = np.abs(self.landmark_coef[:, k]), self.exact.unit
+        coef, unit = np.abs(self.landmark_coef[:, k]), self._unit
         of_sum = self.exact.summation(len(coef)) + unit.relative
         of_coef = EPS * self.map.condition * float(self.norm[k])
         return self._lengths * (of_sum * float(coef @ self._sizes) + of_coef) + unit.absolute * float(coef.sum())

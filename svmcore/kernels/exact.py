@@ -119,6 +119,11 @@ class ExactKernel:
         few = 2 * given.values.bytes.nbytes <= KEPT and given.n_features <= FINE_FEATURES
         return few and not given.values.exact and not given.centre.any()
 
+    def others(self, X: Rows) -> Points:
+        """Rows `X` (m, p) that are none of these, ready to be given where these are."""
+        alike = self._given.alike(X) if self._given.on_lattice else None
+        return self._as_float64(X) if alike is None else Points.refined(X, slice(None), alike)
+
     def shorter(self, rows: Points) -> Points:
         """Prepared rows with fewer digits, where these are enough: `rounding` tells."""
         return rows.shorter

@@ -26,7 +26,7 @@ from svmcore.points.byte_products import (
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Codes", "encode", "encode_alike", "integer_products"]
+__all__ = ["Codes", "encode", "encode_alike", "integer_products", "nearest"]
 
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step
@@ -149,6 +149,16 @@ def encode_alike(X: Any, corner: Any, like: Codes) -> Codes | None:
     if not ((least > -0.5 * like.step).all() and (most < (LEVELS + 0.5) * like.step).all()):
         return None
     return found if _encode(X, corner, like.step, like.deviation, written) <= like.deviation else None
+
+
+def nearest(X: Any, corner: Any, like: Codes) -> Any:
+    """The rows nearest to `X` (m, p) on the lattice of others, float64.
+
+    >>> corner, codes = encode(np.array([[-1.0, 0.5], [0.0, 1.0]]))
+    >>> nearest(np.array([[-0.4, 2.6]]), corner, codes)
+    array([[-0.5,  2.5]])
+    """
+    return corner + like.step * np.clip(np.rint((X - corner) / like.step), 0, LEVELS)
 
 
 def _ends(X: Any) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from scipy import sparse
 from svmcore.errors import InvalidProblem
 from svmcore.points.byte_products import is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
-from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
+from svmcore.points.lattice import Codes, encode, encode_alike, integer_products, nearest
 from svmcore.points.moments import Extent, Floats, Moments, empty_moments, moments_of, scaled_moments
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
@@ -103,6 +103,10 @@ class Points:
             return dataclasses.replace(Points.prepare(X, self.centre, self.dtype), whole=self.whole)
         codes = encode_alike(_as_dense(X), self.centre, self.values)
         return None if codes is None else dataclasses.replace(Points._of_codes(self.centre, codes), whole=self.whole)
+
+    def nearest(self, X: Rows) -> Rows:
+        """The rows nearest to `X` (m, p) that are on the lattice of these; `X` itself where these are on none."""
+        return nearest(X, self.centre, self.values) if self.on_lattice else X
 
     @property
     def pattern(self) -> "Points":

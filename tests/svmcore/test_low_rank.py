@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.cluster.vq import kmeans2
 from sklearn import svm
 from sklearn.datasets import load_digits
 from sklearn.metrics.pairwise import rbf_kernel
@@ -9,7 +10,9 @@ from sklearn.model_selection import GridSearchCV
 
 from svmcore import RBF, InputError, Nystroem, Tanh, Unsupported
 from svmcore.approximation import factor_rows
+from svmcore.approximation.landmarks import MEANS
 from svmcore.estimator import SVC, SVR, OneClassSVM
+from svmcore.points import Points
 
 GAMMA = 0.05
 
@@ -46,6 +49,49 @@ def test_factor__is_the_textbooks_nystroem_kernel(landmarks):
     G = factor_rows(map_, X).astype(float)
     np.testing.assert_allclose(G @ G.T, expected, atol=1e-4)
     assert np.linalg.eigvalsh(rbf_kernel(X, gamma=0.2) - expected).min() > -1e-9  # it leaves a definite rest
+
+
+def test_kmeans__is_lloyds():
+    X, rng = np.random.default_rng(3).normal(size=(500, 6)), np.random.default_rng(0)
+    rng.choice(500, 500, replace=False)  # the sample: all rows, in their order
+    expected, _ = kmeans2(X, X[rng.choice(500, 50, replace=False)], iter=MEANS, minit="matrix")
+    found = Nystroem(50, "kmeans").map(RBF(gamma=0.1), X).landmarks
+    np.testing.assert_allclose(found[np.lexsort(found.T)], expected[np.lexsort(expected.T)], atol=1e-5)
+
+
+def pixels(n, seed):
+    """Rows whose values are whole numbers of 0 ... 255 over 255, as float32 has them; two classes."""
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(40, 200, size=(4, 20))
+    which = rng.integers(4, size=n)
+    X = np.clip(np.rint(means[which] + rng.normal(0, 40, size=(n, 20))), 0, 255).astype(np.float32)
+    return X / np.float32(255), which % 2
+
+
+def test_kmeans__of_pixels_are_pixels():
+    X, _ = pixels(600, 4)
+    map_ = Nystroem(40, "kmeans").map(RBF(gamma=0.5), X)
+    points, landmarks = map_.sides(X, np.float32)
+    if Points.for_gram(X).on_lattice:  # where products of bytes are fast
+        np.testing.assert_allclose(map_.landmarks * 255, np.rint(map_.landmarks * 255), atol=1e-4)
+        assert points.on_lattice
+        assert landmarks.on_lattice
+    expected = rbf_kernel(X.astype(float), map_.landmarks, gamma=0.5)
+    np.testing.assert_allclose(RBF(gamma=0.5).block(points, landmarks), expected, atol=1e-6)
+
+
+def test_certificate__through_means_on_a_lattice():
+    X, y = pixels(900, 5)
+    low = SVC(C=3.0, gamma=0.5, approximation=Nystroem(60, "kmeans")).fit(X, y)
+    found, Z = low.certificate_[0], low.landmarks_.astype(float)
+    L = np.linalg.cholesky(rbf_kernel(Z, gamma=0.5))
+    G = np.linalg.solve(L, rbf_kernel(X.astype(float), Z, gamma=0.5).T).T
+    judge = svm.SVC(C=3.0, kernel="linear", tol=1e-6).fit(G, y)
+    coef = judge.dual_coef_[0]
+    dual = np.abs(coef).sum() - 0.5 * np.sum((coef @ G[judge.support_]) ** 2)
+    assert found.dual <= dual * (1 + 1e-6)
+    assert found.primal >= dual * (1 - 1e-6)
+    assert found.kkt_gap + found.uncertainty <= 1e-3
 
 
 def test_random_pivots__leave_a_smaller_rest_than_uniform_rows():
