@@ -18,6 +18,7 @@ BESIDE = {
     "machines": "SVR, NuSVC, one class",
     "low_rank": "machines of low rank",
     "scale": "shards on two workers against one process",
+    "plans": "what each plan foretells and takes",
 }  # modules of suites with `run` and `show`
 
 
