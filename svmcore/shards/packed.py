@@ -17,9 +17,12 @@ KINDS = 256  # that a byte tells apart
 
 
 class Packed(NamedTuple):
-    """Vectors (v,): numbers of kind `kinds[i]` at place i, or all numbers in order where `kinds` is None."""
+    """Vectors (v,): numbers of kind `kinds[i]` at place i, or all numbers in order where `kinds` is None.
 
-    kinds: Floats | None
+    Where all places are of one kind, `kinds` is how many there are: k(x, x) is one number for many kernels.
+    """
+
+    kinds: Floats | int | None
     numbers: tuple[Floats, ...]
 
     @classmethod
@@ -35,11 +38,13 @@ class Packed(NamedTuple):
         _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
         if len(first) > KINDS:
             return cls(None, tuple(vectors))
-        return cls(inverse.astype(np.uint8), tuple(vector[first] for vector in vectors))
+        told = len(kinds) if len(first) == 1 else inverse.astype(np.uint8)
+        return cls(told, tuple(vector[first] for vector in vectors))
 
     def vectors(self) -> list[Floats]:
         """What was packed."""
-        return [numbers if self.kinds is None else numbers[self.kinds] for numbers in self.numbers]
+        kinds = np.zeros(self.kinds, np.uint8) if isinstance(self.kinds, int) else self.kinds
+        return [numbers if kinds is None else numbers[kinds] for numbers in self.numbers]
 
 
 def _kinds(vectors: Sequence[Floats]) -> Floats | None:

@@ -20,7 +20,8 @@ from svmcore.state import Ends, Part, WorkingSetState, joined, worst_of
 
 __all__ = ["ShardedState"]
 
-ASKED = 1024  # candidates that a shard tells unasked: 16 bytes each
+FIRST = 1024  # candidates that a shard tells before it is known how many a round takes: 16 bytes each
+MORE = 4  # a growing set takes up to a quarter more in each round, and is told them unasked
 
 
 class ShardedState(WorkingSetState):
@@ -37,7 +38,7 @@ class ShardedState(WorkingSetState):
         self._variables = [order[a:b] for a, b in itertools.pairwise(edges)]
         self._place = np.empty(qp.m, np.int64)
         self._place[order] = np.arange(qp.m) - edges[owner[order]]
-        self._members, self._asked = NONE, ASKED
+        self._members, self._asked, self._next = NONE, FIRST, FIRST
         self._known, self._heard = np.full(qp.m, np.nan), list[Floats]()
         self._hear(self._begin(range(len(group.lines)), score))
 
@@ -81,7 +82,7 @@ class ShardedState(WorkingSetState):
 
     def candidates(self, q: int, outside: Floats) -> Floats:
         """Up to q / 2 of the worst violators from each end, shared by the groups: those of every shard, sifted."""
-        inside = np.flatnonzero(~outside)
+        inside, self._next = np.flatnonzero(~outside), max(q, min(FIRST, q + q // MORE + 1))
         if q > self._asked or not np.array_equal(inside, np.sort(self._members)):
             self._look(inside, q)
         idx = np.concatenate([own[one.idx] for own, one in zip(self._variables, self._told, strict=True)])
@@ -97,9 +98,9 @@ class ShardedState(WorkingSetState):
         owner = self._owner[idx]
         return [np.flatnonzero(owner == i) for i in range(len(self.group.lines))]
 
-    def _look(self, members: Floats, q: int = ASKED) -> None:
+    def _look(self, members: Floats, q: int = 0) -> None:
         """Ask for the scores of `members`, and for candidates that are none of them."""
-        self._members, self._asked = members, max(q, ASKED)
+        self._members, self._asked = members, max(q, self._asked)
         own = [self._place[members[at]] for at in self._split(members)]
         self._hear(self._answered("look", [(self.name, self.epoch, mine, self._asked) for mine in own]))
 
@@ -161,7 +162,7 @@ class ShardedState(WorkingSetState):
         numbers, coef = self._changes(changed, delta)
         self.group.meet(numbers)
         self._forget()
-        self._members, self._asked = np.asarray(idx), ASKED
+        self._members, self._asked = np.asarray(idx), self._next
         members = [self._members[at] for at in self._split(self._members)]
         steps = [(self.name, self._step(i, changed, numbers, coef, own)) for i, own in enumerate(members)]
         self.epoch, self.n_rounds = self.epoch + 1, self.n_rounds + 1

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.full
 
 FEW, MANY = 50_000, 200_000
 FULL = 4096  # variables of the largest working set
+SMALL = {"name": "smo", "working_set": 1024, "newcomers": 128}  # fewer than the support vectors at either size
 COUNTING = """
 import json, sys
 from pathlib import Path
@@ -54,13 +55,16 @@ print(json.dumps({"marks": marks, "status": metrics["status"], "plan": metrics["
 """
 
 
-def counted(hosts, address, rows):  # noqa: F811
-    """Bytes of a fit of so many rows: [what, members of the working set, bytes since what was before]."""
+def counted(hosts, address, rows, **more):  # noqa: F811
+    """Bytes of a fit of so many rows: [what, members of the working set, bytes since what was before].
+
+    The first is the class's beginning: that the shards read their rows is not in it.
+    """
     here, _, env, mine = hosts
     X, y = generated(rows)
     np.savez(mine / "rows.npz", X=X, y=y)
     config = {"name": "traffic", "data": {"source": str(mine / "rows.npz")}, "store": "s3://lab/runs", "C": 10}
-    config |= {"kernel": {"name": "rbf", "gamma": 0.1}}
+    config |= {"kernel": {"name": "rbf", "gamma": 0.1}, **more}
     config |= {"cluster": {"kind": "address", "address": address, "insecure": True}}
     (mine / "rows.json").write_text(json.dumps(config))
     env = {**env, "XDG_CACHE_HOME": str(mine / "cache"), "TMPDIR": str(mine)}
@@ -80,18 +84,38 @@ def of_rounds(parts):
     return rounds, sum(size for name, _, size in parts if name != "round")
 
 
+def both(hosts, folder, **more):  # noqa: F811
+    """`of_rounds` of few rows and of many."""
+    with dask_of(hosts, folder) as (address, _):
+        few, many = (of_rounds(counted(hosts, address, rows, **more)) for rows in (FEW, MANY))
+    for rounds, ends in (few, many):
+        sizes = [size for _, size in rounds]
+        sys.stdout.write(f"{len(sizes)} rounds, {np.mean(sizes):,.0f} each, at most {max(sizes):,}; else {ends:,}\n")
+    return few, many
+
+
 def test_round__costs_the_same_bytes_however_many_rows(hosts, tmp_path):  # noqa: F811
     """Compared round by round while the working sets grow alike: more support vectors take more full rounds."""
-    with dask_of(hosts, tmp_path) as (address, _):
-        (few, few_ends), (many, many_ends) = (of_rounds(counted(hosts, address, rows)) for rows in (FEW, MANY))
+    (few, few_ends), (many, many_ends) = both(hosts, tmp_path)
     growing = [(one, other) for (q, one), (r, other) in zip(few, many, strict=False) if q == r < FULL]
     mean, mean_of_many = np.mean(growing, axis=0)
     sys.stdout.write(f"{len(growing)} rounds that grow: {mean:,.0f} and {mean_of_many:,.0f} bytes each\n")
-    for rounds, ends in ((few, few_ends), (many, many_ends)):
-        sizes = [size for _, size in rounds]
-        sys.stdout.write(f"{len(sizes)} rounds, {np.mean(sizes):,.0f} each, at most {max(sizes):,}; else {ends:,}\n")
     assert len(growing) >= 8
     assert mean_of_many == pytest.approx(mean, rel=0.10)
     newcomers, changes, candidates = 256 * 2 * 3 * 40, 2 * FULL * 16 + 4 * FULL * 8, 2 * 1024 * 16
     assert max(size for _, size in many) < 1.5 * (newcomers + changes + candidates) + 50_000
     assert (many_ends - few_ends) / (MANY - FEW) < 20  # bytes a row: a class begins, is proved and its shards end
+
+
+def test_round__of_a_whole_solve_costs_the_same_bytes_however_many_rows(hosts, tmp_path):  # noqa: F811
+    """The set is full from the eighth round to the last at both sizes: all rounds are of one kind.
+
+    Nothing is left out but the shards' reading: the second figure has the beginning, the proof and the end in it.
+    """
+    solves = both(hosts, tmp_path, solver=SMALL)
+    each = [np.mean([size for _, size in rounds]) for rounds, _ in solves]
+    all_in = [mean + ends / len(rounds) for mean, (rounds, ends) in zip(each, solves, strict=True)]
+    sys.stdout.write("with the beginning and the proof: {:,.0f} and {:,.0f} bytes a round\n".format(*all_in))
+    assert all(np.mean([q == SMALL["working_set"] for q, _ in rounds]) > 0.95 for rounds, _ in solves)
+    assert each[1] == pytest.approx(each[0], rel=0.10)
+    assert all_in[1] == pytest.approx(all_in[0], rel=0.10)
