@@ -1,5 +1,8 @@
 """Rows in shards on two workers against the estimator in one process, and the kernel stage on two workers against one.
 
+The kernel stage is timed of pixels, whose products of bytes take less time than the file of K, which one process writes
+at a time; and of the same rows standardised, whose products are of float32.
+
 Both train the same rows with the same kernel, C and tol, each in processes of its own, after a small one that loads and
 compiles. Both have the same bytes for columns, those of the shards divided. Peak memory is that of each process: for
 shards the driver and both workers.
@@ -37,11 +40,12 @@ class Case:
     digits: bool
     C: float
     gamma: float
+    standard: bool = False
 
     @property
-    def scale(self) -> float | None:
+    def scale(self) -> Any:
         """What the stored rows are divided by."""
-        return 255.0 if self.digits else None
+        return "standard" if self.standard else 255.0 if self.digits else None
 
     def table(self, data: Path) -> tuple[np.ndarray, np.ndarray]:
         """X as it is stored, and y."""
@@ -131,7 +135,9 @@ def run(data: Path, only: tuple[str, ...], rows: int | None, repeats: int) -> di
     chosen = [case for case in CASES if case.name in only or (not only and case.name not in LONG)]
     chosen = [case if rows is None else Case(**vars(case) | {"rows": rows}) for case in chosen]
     found = {case.name: _case(case, data, repeats) for case in chosen}
-    return found if only and "kernel-stage" not in only else found | {"kernel-stage": [_stage(data, rows, repeats)]}
+    stages = {"kernel-stage": True, "kernel-stage-pixels": False}
+    timed = {name: standard for name, standard in stages.items() if not only or name in only}
+    return found | {name: [_stage(data, rows, repeats, standard)] for name, standard in timed.items()}
 
 
 @contextlib.contextmanager
@@ -160,8 +166,8 @@ def _median(solver: str, case: Case, records: list[Record]) -> Record:
     return {"solver": solver, "task": "", "n": case.rows, **records[-1], **median}
 
 
-def _stage(data: Path, rows: int | None, repeats: int) -> Record:
-    case = Case("kernel", rows or KERNEL_ROWS, True, 10.0, 0.02)
+def _stage(data: Path, rows: int | None, repeats: int, standard: bool) -> Record:
+    case = Case("kernel", rows or KERNEL_ROWS, True, 10.0, 0.001 if standard else 0.02, standard)
     with _stored(case, data) as (path, _):
         times = [[apart(_timed_stage, path, case, workers)["seconds"] for workers in (1, 2)] for _ in range(repeats)]
     one, two = np.median(times, axis=0).tolist()
@@ -190,7 +196,9 @@ def show(name: str, records: list[Record]) -> None:
 
     if "ratio" in records[0]:
         print(
-            "kernel stage, {n:,} rows: {one:.2f} s on one worker, {two:.2f} on two, {ratio:.2f}×".format(**records[0])
+            "{name}, {n:,} rows: {one:.2f} s on one worker, {two:.2f} on two, {ratio:.2f}×".format(
+                name=name, **records[0]
+            )
         )
         return
     table = Table(*HEADER, title=f"{name}, {records[0]['n']:,} rows", title_justify="left")

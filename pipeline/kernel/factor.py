@@ -29,7 +29,7 @@ from svmcore.points import Floats, Points
 
 __all__ = ["BLOCK_BYTES", "compute_factor", "factor_fingerprint", "feature_map", "open_factor"]
 
-FORMAT = 1
+FORMAT = 2
 BLOCK_BYTES = 32 << 20
 KIND = "factor"
 MAP = "map.npz"

@@ -18,8 +18,8 @@ from pipeline.config.schema import Experiment
 from pipeline.kernel.choose import holds_all
 from pipeline.layout.needs import check_fits, needed_bytes
 from pipeline.layout.parts import Part, bundles, whole
-from pipeline.layout.probe import PROBLEM, Sample, block_seconds, seconds_of
-from pipeline.layout.rates import rates
+from pipeline.layout.probe import PROBLEM, Sample, block_seconds, exact_seconds, seconds_of
+from pipeline.layout.rates import Rates, rates
 from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
 from pipeline.storage.manifest import MANIFEST
@@ -33,10 +33,13 @@ REPORT_SECONDS = 0.7  # to draw and publish the report
 PLANS = ("resident", "columns", "shards")
 STAGES = ("start", "kernel", "solve", "score")
 STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
+LOADED = 0.4  # seconds until new workers have loaded what makes a block
 SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the triangular solve
-EPOCHS = 30.0  # visits of all rows that a problem on a factor is worth
+EPOCHS, SUPPORT_EPOCHS = 40.0, 650.0  # visits of all rows that a problem on a factor is worth, and of its support
+LANDMARK = {"uniform": 0.0, "kmeans": 3e-4, "rpcholesky": 8e-4}  # seconds to choose one
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
-MODEL_SECONDS = 0.15  # to assemble, judge and store a model
+MODEL_SECONDS = 0.15  # to assemble, judge and store a model,
+STORED = 1.2e-7  # and for each number of its support vectors
 FRESH = 2e-9  # seconds of a value in memory that was not touched before: between 0.7e-9 and 7e-9 on virtual machines
 
 
@@ -189,7 +192,7 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     chains = part.chains
     tried = [chains[int(k)] for k in np.linspace(0, len(chains) - 1, min(len(chains), SAMPLED)).round()]
     works = [sample.work(chain) for chain in tried]
-    entry, scored = (block_seconds(dataset, [part.group.kernel], dtype) for dtype in (part.plan.dtype, np.float64))
+    entry, scored = block_seconds(dataset, [part.group.kernel], part.plan.dtype), exact_seconds(dataset, sample.kernel)
     exact = 0.0 if part.group.kernel.is_linear else scored  # a linear kernel is proved through its weights
     each = sum(seconds_of(work, dataset.n_merged, rate, exact) for work in works) / len(works)
     support = sum(max(work.support) for work in works) / len(works)
@@ -197,17 +200,18 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     n = dataset.n_merged
     problem = each / len(tried[0])
     at = Layout(n, dataset.n_features, workers, threads)
-    kernel = 0.5 * n * n * (STREAMED * entry + FILED * rate.strip) / workers
+    kernel = LOADED + n * n * (FRESH + 0.5 * (STREAMED * entry + FILED * rate.strip) / workers)
     ways = {
         "resident": (kernel, len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
         "columns": _columns_seconds(part, threads, entry, each, union),
-        "shards": (0.0, solve_seconds(at, works, len(chains), union, entry, exact, rate)),
+        "shards": (0.0, solve_seconds(at, works, len(chains), union, entry + FRESH, exact, rate)),
     }
     found = {name: sum(way) for name, way in ways.items()}
     if part.plan.plan == "factor":
-        return found | _factor_seconds(part, threads, workers, (entry, scored, rate.entry), union)
+        return found | _factor_seconds(part, threads, workers, (entry, scored), rate, support, union)
     kernel, solve = ways[part.plan.plan]
     score = PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads
+    score += STORED * union * dataset.n_features
     return found | {"problem": problem, "kernel": kernel, "solve": solve, "score": score}
 
 
@@ -223,15 +227,17 @@ def _columns_seconds(part: Part, threads: int, entry: float, each: float, union:
 
 
 def _factor_seconds(
-    part: Part, threads: int, workers: int, each: tuple[float, float, float], union: float
+    part: Part, threads: int, workers: int, each: tuple[float, float], rate: Rates, support: float, union: float
 ) -> dict[str, float]:
     """Of a factor, its problems and their proof.
 
-    `each` are seconds of a value of K in the factor's type and in float64, and of a number that is read.
+    `each` are seconds of a value of K in the factor's type and in float64; `support` are the rows that support a
+    problem, and `union` those that support any.
     """
-    (entry, exact, read), numbers, chains = each, _entries(part), part.chains
-    rank, problem = numbers / part.data.n_merged, EPOCHS * numbers * read
-    kernel = numbers * (entry + SOLVED * rank) / workers
+    (entry, exact), numbers, chains, n = each, _entries(part), part.chains, part.data.n_merged
+    rank, about = numbers / n, part.plan.approximation or {}
+    problem = numbers * (EPOCHS + SUPPORT_EPOCHS * support / n) * rate.entry
+    kernel = LOADED + LANDMARK[about["landmarks"]] * rank + numbers * (entry + SOLVED * rank + rate.strip) / workers
     solve = problem * sum(map(len, chains)) / min(threads, len(chains))
     score = (numbers + union * rank + 0.5 * union**2) * exact / threads
     return {"factor": kernel + solve, "problem": problem, "kernel": kernel, "solve": solve, "score": score}

@@ -7,7 +7,7 @@ solved on m and on m / 2 rows; both exponents follow, held within what is plausi
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from svmcore.solvers import Solver
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
 from svmcore.train.chains import NOWHERE, Handover, Problem, Solved, Start, answers
 
-__all__ = ["Sample", "Work", "block_seconds", "seconds_of"]
+__all__ = ["Sample", "Work", "block_seconds", "exact_seconds", "seconds_of"]
 
 ROWS = 1000  # of the larger sample
 BLOCK = 512  # side of the kernel block that is timed
@@ -50,6 +50,7 @@ class Sample:
     """The first rows of a dataset: their K, targets and counts, and a block of kernel entries that is timed."""
 
     def __init__(self, dataset: Any, kernel: Kernel, rows: int = ROWS) -> None:
+        self.kernel = kernel
         self.n, self.n_classes, self.kind = dataset.n_merged, len(dataset.classes), dataset.kind
         self.targets = np.asarray(dataset.targets())[:rows]
         self.counts = np.asarray(dataset.counts(), np.float64)[:rows]
@@ -121,11 +122,24 @@ def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
     side = min(BLOCK, dataset.n_merged)
     rows = kernels[0].prepare_gram(dataset.X(0, side), dtype)
     outs = [np.empty((side, side), dtype) for _ in kernels]
+    return _seconds_of_block(lambda: blocks(kernels, rows, rows, outs)) / side**2
+
+
+def exact_seconds(dataset: Any, kernel: Kernel) -> float:
+    """Seconds of one thread for one entry in float64, as proofs make it of rows as they are served."""
+    X = dataset.X(0, min(BLOCK, dataset.n_merged))
+    exact = ExactKernel(kernel, X, like=kernel.prepare_gram(X))
+    rows, out = exact.prepared(slice(0, len(exact))), np.empty((len(exact), len(exact)))
+    return _seconds_of_block(lambda: exact.block(rows, rows, out)) / len(exact) ** 2
+
+
+def _seconds_of_block(make: Callable[[], object]) -> float:
+    """The second time: the first may load what is compiled."""
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        blocks(kernels, rows, rows, outs)
+        make()
         seconds = []
         for _ in range(2):
             started = time.perf_counter()
-            blocks(kernels, rows, rows, outs)
+            make()
             seconds.append(time.perf_counter() - started)
-    return min(seconds) / side**2
+    return min(seconds)

@@ -29,6 +29,7 @@ __all__ = ["Approximation", "FeatureMap", "Nystroem", "factor_rows"]
 
 DEPENDENT = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-10}  # share of K_zz that a landmark must add
 BLOCK = 2048  # rows of the factor in one product: as many as make it as fast as large ones
+PANEL = 256  # of its columns, each of the landmarks before it: half of the product with a square matrix
 
 
 class Approximation(Plugin, ABC):
@@ -149,15 +150,16 @@ class FeatureMap:
 
     def fill(self, points: Points, landmarks: Points, out: Floats) -> None:
         """Write G (n, r) of prepared rows to `out`, block by block on all threads."""
-        single = out.dtype == np.float32
-        inverse = np.asfortranarray(linalg.lapack.dtrtri(self.L, lower=1)[0], dtype=out.dtype)
-        multiply = linalg.blas.strmm if single else linalg.blas.dtrmm
+        inverse, rank = linalg.lapack.dtrtri(self.L, lower=1)[0].astype(out.dtype), self.rank
 
         def part(start: int, stop: int) -> None:
+            values = np.empty((min(BLOCK, stop - start), rank), out.dtype)
             for lo in range(start, stop, BLOCK):
                 block = out[lo : min(lo + BLOCK, stop)]
-                self.kernel.block(points.rows(lo, lo + len(block)), landmarks, block)
-                multiply(1.0, inverse, block.T, lower=1, overwrite_b=1)
+                some = self.kernel.block(points.rows(lo, lo + len(block)), landmarks, values[: len(block)])
+                for j in range(0, rank, PANEL):  # trmm would keep other threads waiting: SciPy does not let them go on
+                    end = min(j + PANEL, rank)
+                    np.matmul(some[:, :end], inverse[j:end, :end].T, out=block[:, j:end])
 
         split_range(len(points), part, least=BLOCK, grain=BLOCK)
 

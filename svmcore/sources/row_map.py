@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 
 from svmcore.passes.row_products import (
     ROWS,
@@ -129,10 +129,9 @@ class RowMap:
             for lo in range(start, stop, BLOCK):
                 block = self.dense(lo, min(lo + BLOCK, stop))
                 block *= root[lo : lo + len(block), None]
-                linalg.blas.dsyrk(1.0, block.T, beta=1.0, c=total.T, overwrite_c=1, lower=1)
+                total += block.T @ block  # a syrk that lets other threads go on, as SciPy's does not
 
-        total = self._summed(part, (self.rank, self.rank))
-        return np.triu(total) + np.triu(total, 1).T
+        return self._summed(part, (self.rank, self.rank))
 
     def square_lengths(self) -> Floats:
         """||g_i||^2 (m,)."""

@@ -284,6 +284,7 @@ def steady(monkeypatch, threads=1):
     """Plan for a machine of a known speed."""
     monkeypatch.setattr(plans, "rates", lambda: STEADY)
     monkeypatch.setattr(plans, "block_seconds", lambda dataset, kernels, dtype: ENTRY * len(kernels))
+    monkeypatch.setattr(plans, "exact_seconds", lambda dataset, kernel: ENTRY)
     monkeypatch.setattr(plans, "_slowdown", lambda threads: 1.0)
     monkeypatch.setattr(plans, "n_threads", lambda: threads)
 
@@ -300,7 +301,7 @@ def test_plan__seconds_are_those_of_the_work_that_the_run_then_counts(rows, conf
     given |= {"sweep": {"grid": {"C": [1, 10]}, "folds": 3, "refit": False}}
     part, _ = part_of(given, tmp_path / "runs")
     foretold = run(given, store=tmp_path / "runs")["plan"]["seconds"]
-    assert foretold["kernel"] == pytest.approx(rows**2 / 2 * (1.6 * ENTRY + 1.2e-9), abs=1e-3)
+    assert foretold["kernel"] == pytest.approx(0.4 + rows**2 * (2e-9 + 0.8 * ENTRY + 0.6e-9), abs=1e-3)
     done = [[read_result(task) for task in chain] for chain in part.chains]
     works = [Work(tuple(len(one.rows) for one in chain), sum(one.n_iter for one in chain)) for chain in done]
     counted = sum(seconds_of(work, rows, STEADY, ENTRY) for work in works)
