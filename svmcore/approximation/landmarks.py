@@ -13,7 +13,7 @@ __all__ = ["LANDMARKS", "landmarks_of"]
 LANDMARKS = ("uniform", "kmeans", "rpcholesky")
 SAMPLED = 10  # rows for each landmark that are looked at
 ROUNDS = 20  # blocks in which random pivots are drawn: the diagonal that is left is looked at before each
-MEANS = 5  # rounds of k-means: landmarks need no optimum
+MEANS = 4  # rounds of k-means: landmarks need no optimum
 BLOCK = 512  # rows whose products with all means stay in cache
 SPENT = 1e-12  # share of the diagonal's sum below which nothing is left to approximate
 
@@ -56,12 +56,15 @@ def _closest(points: Points, means: Floats) -> Floats:
     """The closest of the `means` (k, p) to each of n points, (n,)."""
     marks, found = points.alike(means), np.empty(len(points), np.int64)
     assert marks is not None, "they are rows, or nearest to such"
-    half = 0.5 * marks.moments.norm2
+    half = (0.5 * marks.moments.norm2).astype(np.float32)
 
     def part(start: int, stop: int) -> None:
+        values = np.empty((BLOCK, len(marks)), np.float32)
         for lo in range(start, stop, BLOCK):
-            products = inner_products(points.rows(lo, min(lo + BLOCK, stop)), marks)
-            found[lo : lo + len(products)] = np.argmax(products - half, axis=1)
+            hi = min(lo + BLOCK, stop)
+            products = inner_products(points.rows(lo, hi), marks, values[: hi - lo])
+            products -= half
+            found[lo:hi] = np.argmax(products, axis=1)
 
     split_range(len(points), part, least=BLOCK, grain=BLOCK)
     return found
