@@ -34,9 +34,9 @@ PLANS = ("resident", "columns", "shards")
 STAGES = ("start", "kernel", "solve", "score")
 STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
 LOADED = 0.4  # seconds until new workers have loaded what makes a block
-SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the triangular solve
+SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the product with L^-1
 EPOCHS, SUPPORT_EPOCHS = 40.0, 650.0  # visits of all rows that a problem on a factor is worth, and of its support
-LANDMARK = {"uniform": 0.0, "kmeans": 3e-4, "rpcholesky": 8e-4}  # seconds to choose one
+LANDMARK = {"kmeans": 3e-4, "rpcholesky": 8e-4}  # seconds to choose one, where it is not merely drawn
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
 MODEL_SECONDS = 0.15  # to assemble, judge and store a model,
 STORED = 1.2e-7  # and for each number of its support vectors
@@ -237,7 +237,8 @@ def _factor_seconds(
     (entry, exact), numbers, chains, n = each, _entries(part), part.chains, part.data.n_merged
     rank, about = numbers / n, part.plan.approximation or {}
     problem = numbers * (EPOCHS + SUPPORT_EPOCHS * support / n) * rate.entry
-    kernel = LOADED + LANDMARK[about["landmarks"]] * rank + numbers * (entry + SOLVED * rank + rate.strip) / workers
+    chosen = LANDMARK.get(about.get("landmarks", ""), 0.0) * rank  # others' approximations need have none
+    kernel = LOADED + chosen + numbers * (entry + SOLVED * rank + rate.strip) / workers
     solve = problem * sum(map(len, chains)) / min(threads, len(chains))
     score = (numbers + union * rank + 0.5 * union**2) * exact / threads
     return {"factor": kernel + solve, "problem": problem, "kernel": kernel, "solve": solve, "score": score}

@@ -134,7 +134,7 @@ def exact_seconds(dataset: Any, kernel: Kernel) -> float:
 
 
 def _seconds_of_block(make: Callable[[], object]) -> float:
-    """The second time: the first may load what is compiled."""
+    """The least of two, after one that may load what is compiled."""
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         make()
         seconds = []

@@ -1,5 +1,6 @@
 """Plans against what runs then take, and refusals."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -234,6 +235,17 @@ def part_of(config, store):
     with open_session(exp, check_inputs(exp, str(store))) as session:
         part = lay_out(session).parts[0]
     return part, open_dataset(part.data.path)
+
+
+@pytest.mark.parametrize(("landmarks", "each"), [("uniform", 0.0), ("kmeans", 3e-4), (None, 0.0)])
+def test_factor__landmarks_that_are_chosen_take_seconds(landmarks, each, config, tmp_path):
+    given = config | {"approximation": {"name": "nystroem", "rank": 20, "landmarks": landmarks or "uniform"}}
+    part, _ = part_of(given, tmp_path)
+    about = {"name": "of another package", "rank": 20} if landmarks is None else part.plan.approximation
+    part = dataclasses.replace(part, plan=dataclasses.replace(part.plan, approximation=about))
+    found = plans._factor_seconds(part, 1, 1, (0.0, 0.0), dataclasses.replace(STEADY, strip=0.0), 10.0, 10.0)
+    made = plans.SOLVED * 20**2 * part.data.n_merged
+    assert found["kernel"] == pytest.approx(plans.LOADED + 20 * each + made)
 
 
 def test_rates__are_measured_once_a_day(monkeypatch):
