@@ -21,6 +21,7 @@ from svmcore.points import Floats
 from svmcore.primal import best_multiplier, objectives
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread
+from svmcore.sources.base import Served
 
 __all__ = ["BAR", "SHARE", "SLACK", "Certificate", "Evaluation", "certify", "evaluate"]
 
@@ -102,18 +103,23 @@ def certify(qp: SignedQP, beta: Floats) -> Certificate:
 
 @one_blas_thread()
 def evaluate(
-    qp: SignedQP, beta: Floats, resolution: float = 0.0, known: tuple[Floats, Floats] | None = None
+    qp: SignedQP,
+    beta: Floats,
+    resolution: float = 0.0,
+    known: tuple[Floats, Floats] | None = None,
+    at_hand: Served | None = None,
 ) -> Evaluation:
     """Certificate, outputs, scores and multipliers at `beta` (m,).
 
     `resolution` is how large the error of a score may be that decides the gap; above it values are exact. Where the
-    outputs K beta (n,) are `known`, with bounds (n,) of their errors, nothing is computed from the columns.
+    outputs K beta (n,) are `known`, with bounds (n,) of their errors, nothing is computed from the columns. What
+    was served of K beta may be `at_hand`.
     """
     beta = np.asarray(beta, dtype=np.float64)
     if not np.isfinite(beta).all():  # a program without a least value has overflowed
         return _nothing(qp)
     known = known or qp.source.direct_outputs(qp.at_rows(beta))
-    outputs = BoundedOutputs(qp, beta) if known is None else KnownOutputs(qp, beta, *known)
+    outputs = BoundedOutputs(qp, beta, at_hand) if known is None else KnownOutputs(qp, beta, *known)
     outputs.sharpen(resolution)
     outputs.doubt_sums()
     score, errors = outputs.scores, qp.at_variables(outputs.errors)

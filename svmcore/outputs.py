@@ -18,7 +18,7 @@ from svmcore.passes.variables import dual_sums, exact_sum, group_ends, weighted
 from svmcore.points import Floats
 from svmcore.primal import Objectives, at_groups, primal_at, slope
 from svmcore.qp import SignedQP
-from svmcore.sources.base import matvec_compensated
+from svmcore.sources.base import Served, matvec_compensated, served
 
 __all__ = ["BoundedOutputs", "KnownOutputs", "free_multipliers", "multipliers_of"]
 
@@ -31,10 +31,11 @@ EXACT = 2.0  # what a value of K in float64 costs over one that is served
 class BoundedOutputs:
     """Those of one beta, as a source serves them."""
 
-    def __init__(self, qp: SignedQP, beta: Floats) -> None:
+    def __init__(self, qp: SignedQP, beta: Floats, at_hand: Served | None = None) -> None:
         self._begin(qp, beta)
         self.support = np.flatnonzero(self.coef)
         self.exact: Any = qp.source.exact
+        self.served = at_hand if at_hand is not None and np.array_equal(at_hand.coef, self.coef) else None
         self.exact_rows = np.full(qp.source.n, self._direct or self._served_in_vain)
         self.values, self.sizes = self._first()
         if qp.shift:
@@ -62,7 +63,7 @@ class BoundedOutputs:
         |K_ij| is known to be at most the root of K_ii K_jj then, so that nothing served is needed for a bound.
         """
         source, m = self.qp.source, len(self.support)
-        if self.exact is None or self._direct or not source.psd:
+        if self.exact is None or self._direct or not source.psd or self.served is not None:
             return False
         in_vain = source.missing(self.support) * source.n > EXACT * (source.n - m) * m
         return bool(in_vain and self.exact.unit.relative < 1.0)
@@ -76,7 +77,8 @@ class BoundedOutputs:
             return self._from_rows(coef), lengths * float(np.abs(self.coef) @ lengths)
         if self._direct:
             return self.exact.product(np.arange(source.n), self.support, coef), self.exact.sizes(self.coef)
-        return source.outputs(self.coef)
+        self.served = self.served or served(source, self.coef)
+        return self.served.values.copy(), self.served.sizes
 
     def _from_rows(self, coef: Floats) -> Floats:
         """All outputs in float64; those of the support from each of its pairs once."""
@@ -90,18 +92,18 @@ class BoundedOutputs:
         if self._direct:
             return self._finest_errors(self.values)
         if self._served_in_vain:
-            return self._errors(self.exact.unit, self.exact.summands(len(self.support)))
-        return self._errors(None if self.exact is None else self.qp.source.rounding)
+            return self._errors(self.exact.unit, self.length, self.exact.summands(len(self.support)))
+        assert self.served is not None
+        return self._errors(None if self.exact is None else self.qp.source.rounding, *self.served[3:])
 
-    def _errors(self, rounding: Any, terms: float | None = None) -> Floats:
-        """Bound (n,): rounding of the values, and of a sum of as many products, eight at a time."""
-        terms = terms or len(self.support) / 8.0 + 8.0
+    def _errors(self, rounding: Any, length: float, terms: float) -> Floats:
+        """Bound (n,): rounding of the values that met coefficients of this total size, and of sums of `terms`."""
         if rounding is None:
             return EPS * terms * self.sizes
         if not rounding.relative < 1.0:  # a kernel that does not say, or as good as nothing
             return np.full_like(self.sizes, np.inf)
         known = 1.0 - rounding.relative  # the bound is a part of the exact values, the sizes are of those served
-        return EPS * terms * self.sizes + (rounding.relative * self.sizes + rounding.absolute * self.length) / known
+        return EPS * terms * self.sizes + (rounding.relative * self.sizes + rounding.absolute * length) / known
 
     def _finest_errors(self, values: Floats, rows: Any = slice(None)) -> Floats:
         """Bound (len(rows),) of what twice the digits leave: the last rounding, and that of the values."""
@@ -153,7 +155,7 @@ class BoundedOutputs:
         exact, coef, terms = self.exact, self.coef[self.support], self.exact.summands(len(self.support))
         columns = exact.columns(self.support)
         short = exact.shorter(columns)
-        enough = self._errors(exact.rounding(short), terms)[self.support].max(initial=0.0) <= needed
+        enough = self._errors(exact.rounding(short), self.length, terms)[self.support].max(initial=0.0) <= needed
         columns = short if enough else columns
         for rows in self._wanted(needed):
             if rows is self.support:
@@ -161,7 +163,8 @@ class BoundedOutputs:
             else:
                 P = exact.shorter(exact.prepared(rows)) if enough else exact.prepared(rows)
                 values = exact.product(P, columns, coef)
-            self._replace(rows, self._shifted(values), self._errors(exact.rounding(P, columns), terms)[rows])
+            errors = self._errors(exact.rounding(P, columns), self.length, terms)
+            self._replace(rows, self._shifted(values), errors[rows])
 
     def doubt_sums(self) -> None:
         """Add to all errors what rounding has left of the sums: outputs of K and of K centred differ by them."""

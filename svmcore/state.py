@@ -17,7 +17,7 @@ from svmcore.qp import SignedQP
 from svmcore.sources.base import CHUNK, matvec
 from svmcore.squares import gather_known, squares
 
-__all__ = ["Ends", "MemoryState", "Part", "WorkingSetState", "ends_of", "gap_of", "joined", "worst_of"]
+__all__ = ["Ends", "MemoryState", "Part", "WorkingSetState", "behind", "ends_of", "gap_of", "joined", "worst_of"]
 
 
 class Part(NamedTuple):
@@ -68,6 +68,18 @@ def worst_of(part: Part, q: int, outside: Floats, ends: Ends) -> Floats:
         up, down = inside & grows & (part.score > low), inside & shrinks & (part.score < m)
         found.append(_both(part.score, up, down, q // (2 * len(ends))))
     return np.unique(np.concatenate(found))
+
+
+def behind(part: Part, multipliers: Floats) -> Floats:
+    """How far (m,) each variable at a bound is from moving, at `multipliers` (k,) of the groups; -inf for free ones.
+
+    Below 0 it wants to move.
+    """
+    grows, shrinks = part.beta < part.hi, part.beta > part.lo
+    score = part.score - np.append(multipliers, 0.0)[part.codes]
+    far = np.where(grows, -score, np.where(shrinks, score, np.inf))
+    far[grows & shrinks] = -np.inf
+    return far
 
 
 def _both(score: Floats, up: Floats, down: Floats, half: int) -> Floats:

@@ -50,6 +50,26 @@ def _block(task: _BlockTask) -> Floats:
     return out
 
 
+@dataclasses.dataclass(frozen=True)
+class _SumTask:
+    """The columns of a block and their weights."""
+
+    block: _BlockTask
+    weights: tuple[float, ...]
+
+
+def _sums(task: _SumTask) -> Floats:
+    """Sums (2, stop - start) of weighted columns and of their sizes, on a worker."""
+    block = task.block
+    columns = ComputedColumns(block.kernel, worker_points(block.dataset, block.dtype, block.kernel), block.dtype)
+    of = np.array(block.idx, np.int64), np.array(task.weights)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.array(columns.outputs_within(*of, block.start, block.stop))
+    if not np.isfinite(found).all():
+        raise overflow(block.kernel, block.dtype)
+    return found
+
+
 class WorkerColumns(Source):
     """Columns over a dataset's merged training rows, computed by `workers`.
 
@@ -94,6 +114,17 @@ class WorkerColumns(Source):
             out[a : a + len(values), start : start + values.shape[1]] = values
         self.n_computed += len(wanted)
         return out
+
+    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+        """K @ coef and abs(K) @ abs(coef), (n,): summed where the values are computed, only sums travel."""
+        support, found = np.flatnonzero(coef), np.zeros((2, self.n))
+        wanted, weights = tuple(support.tolist()), tuple(coef[support].tolist())
+        starts = range(0, self.n, ROWS)
+        tasks = [_SumTask(self._task(wanted, start), weights) for start in starts] if wanted else []
+        for index, sums in self.workers.map(_sums, tasks):
+            found[:, starts[index] : starts[index] + sums.shape[1]] = sums
+        self.n_computed += len(support)
+        return found[0], found[1]
 
     def take(self, rows: Floats) -> ComputedColumns:
         """The same kernel on the rows `rows` alone, computed on this node: what a solver tries first is small."""

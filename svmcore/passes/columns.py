@@ -6,7 +6,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["add_columns", "add_columns_and_sizes", "add_columns_by_sign", "add_columns_compensated"]
+__all__ = ["add_block", "add_columns", "add_columns_and_sizes", "add_columns_by_sign", "add_columns_compensated"]
 
 SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
@@ -31,6 +31,11 @@ def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Fl
     """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
     work = lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi)  # noqa: E731
     split_range(len(out), work, least=2 * RANGE, grain=RANGE)
+
+
+def add_block(K: Floats, weights: Floats, by_sign: bool, first: Floats, second: Floats) -> None:
+    """On this thread, of a block whose rows are columns: `add_columns_by_sign`, or else `add_columns_and_sizes`."""
+    (_add_by_sign if by_sign else _add_sizes)(K, np.arange(len(K)), weights, first, second, 0, len(first))
 
 
 def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: Floats, rest: Floats) -> None:

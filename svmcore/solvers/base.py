@@ -23,7 +23,7 @@ from svmcore.qp import Bias, SignedQP
 from svmcore.runtime.plugins import Plugin
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution, Status
-from svmcore.sources import RowMap
+from svmcore.sources import RowMap, Served
 from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
 __all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "judged", "linear_rows"]
@@ -89,12 +89,14 @@ class Outcome:
     """What a solver's own loop returns: the last beta (m,), why it ended, and the steps of the whole solve so far.
 
     `score` (m,) is what the solver has kept at `beta`, if it did: good enough for an estimate, never for a proof.
+    `served` is K beta, where the whole of it was served at `beta`.
     """
 
     status: Status
     n_iter: int
     beta: Floats
     score: Floats | None = None
+    served: Served | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +273,7 @@ class Solver(Plugin, ABC):
             outcome = self._solve(qp, beta, score, monitor, n_iter)
             if self.solves.bounds:
                 outcome.beta = qp.mended(qp.feasible(outcome.beta))  # a step may have been broken off
-            found = evaluate(qp, outcome.beta, RESOLUTION * self.tol)
+            found = evaluate(qp, outcome.beta, RESOLUTION * self.tol, at_hand=outcome.served)
             gap = found.certificate.kkt_gap + found.certificate.uncertainty
             outcome.status = self._earned(qp, outcome, found, gap)
             if outcome.status not in (Status.CONVERGED, Status.STALLED) or found.certificate.proves(self.tol):

@@ -21,17 +21,17 @@ from svmcore.passes.free_steps import free_steps
 from svmcore.passes.pairs import solve_pairs
 from svmcore.passes.working_set import count_free, gather_square, moving
 from svmcore.points import Floats
-from svmcore.qp import Groups, SignedQP
+from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.interior.iterate import Dense, minimise
-from svmcore.solvers.working_set import PADDING, WholeSet, WorkingSet
+from svmcore.solvers.shrinking import Shrinking, can_shrink
+from svmcore.solvers.working_set import PADDING, ROOM, WholeSet, WorkingSet
 from svmcore.state import MemoryState, Part, WorkingSetState
 
 __all__ = ["SMO"]
 
-NEST = 4096  # rows from which a nested start pays
 WHOLE = 1024  # rows up to which a problem in memory is one working set
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
@@ -74,7 +74,7 @@ class SMO(Solver):
 
     name: ClassVar[str] = "smo"
     solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True, shards=True)
-    working_set: int = 4096
+    working_set: int = 8192
     newcomers: int = 256
 
     def __post_init__(self) -> None:
@@ -89,30 +89,23 @@ class SMO(Solver):
         return int((1.0 + FEW**2) * q * (q + PADDING)) * np.dtype(dtype).itemsize
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
-        if score is None and not beta.any():
-            beta, n_iter = self._nested_start(qp, beta, monitor, n_iter)
+        if can_shrink(qp):
+            return Shrinking(self._rounds, self.tol, self.aim(qp), monitor).solve(qp, beta, score, n_iter)
+        return self._rounds(qp, beta, score, monitor, n_iter, self.tol)
+
+    def aim(self, qp: SignedQP) -> float:
+        """The gap to solve for."""
+        return self.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
+
+    def _rounds(
+        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int, tol: float
+    ) -> Outcome:
+        """Solve to `tol` over all rows of `qp`."""
         state = qp.source.state(qp, beta, score) or MemoryState(qp, beta, score)
         try:
-            return _Rounds(self, qp, state, monitor, n_iter).run()
+            return _Rounds(dataclasses.replace(self, tol=tol), qp, state, monitor, n_iter).run()
         finally:
             state.end()
-
-    def _nested_start(self, qp: SignedQP, beta: Floats, monitor: Monitor, n_iter: int) -> tuple[Floats, int]:
-        """Beta of a random quarter of the rows (itself begun on a quarter), solved roughly: few columns are wasted."""
-        costly = qp.source.whole is None and qp.source.can_take
-        if qp.m < NEST or not costly or qp.rows is not None or any(qp.groups.sums):
-            return beta, n_iter
-        rows = np.flatnonzero(qp.hi > qp.lo)
-        if len(rows) < NEST:
-            return beta, n_iter
-        rows = np.sort(np.random.default_rng(len(rows)).choice(rows, len(rows) // 4, replace=False))
-        codes = None if qp.groups.codes is None else qp.groups.codes[rows]
-        p, lo, hi, ridge = (values[rows] for values in (qp.p, qp.lo, qp.hi, qp.ridge))
-        part = SignedQP(qp.source.take(rows), p, lo, hi, ridge, Groups(qp.groups.sums, codes), shift=qp.shift)
-        rough = dataclasses.replace(self, tol=max(10 * self.tol, 1e-2))
-        found = rough._solve(part, np.zeros(len(rows)), None, monitor, n_iter)
-        beta[rows] = found.beta
-        return beta, found.n_iter
 
 
 class _Rounds:
@@ -120,7 +113,7 @@ class _Rounds:
 
     def __init__(self, solver: SMO, qp: SignedQP, state: WorkingSetState, monitor: Monitor, n_iter: int) -> None:
         self.solver, self.qp, self.state, self.monitor = solver, qp, state, monitor
-        self.aim = solver.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
+        self.aim = solver.aim(qp)
         self.n_iter, self.wide = n_iter, False
         self.work = 0.0  # of pairs since the last direct finish, in units of that
         self.convex = True  # until a set is found that is not
@@ -138,9 +131,13 @@ class _Rounds:
             entries = qp.source.scratch_bytes / ((1.0 + FEW**2) * qp.source.dtype.itemsize)
             capacity = min(capacity, int(entries**0.5) - PADDING)
         working = WorkingSet(self.state, qp, min(qp.m, max(least, capacity)))
-        support = self.state.support()
-        first = qp.likely if qp.likely is not None and not len(support) else support
-        if 0 < len(first) <= working.capacity // 2:  # most of them will move
+        first = self.state.support()
+        if not len(first) and qp.likely is not None:
+            first = qp.likely
+        elif len(first) > ROOM:
+            part = self.state.part(first)
+            first = first[(part.beta > part.lo) & (part.beta < part.hi)]
+        if 0 < len(first) <= min(ROOM, working.capacity // 2):  # most of them will move
             working.makes_room(len(first))
             working.admit(first)
         return working

@@ -9,10 +9,11 @@ from svmcore.runtime.memory import empty
 from svmcore.squares import squares
 from svmcore.state import MemoryState, WorkingSetState
 
-__all__ = ["PADDING", "WholeSet", "WorkingSet"]
+__all__ = ["PADDING", "ROOM", "WholeSet", "WorkingSet"]
 
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
-ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core
+ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core;
+FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
 
 
@@ -23,7 +24,7 @@ class WorkingSet:
 
     def __init__(self, state: WorkingSetState, qp: SignedQP, capacity: int) -> None:
         self.state, self.qp, self.capacity = state, qp, capacity
-        self.room = min(capacity, ROOM) if state.is_near else capacity
+        self.room = min(capacity, ROOM if state.is_near else FAR_ROOM)
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
         self.square = empty((capacity, capacity + PADDING), qp.source.dtype)

@@ -1,6 +1,6 @@
 """Where columns of K come from: in memory, computed on demand, cached, or a pair of classes at a time."""
 
-from svmcore.sources.base import Factor, Lookup, Source, matvec
+from svmcore.sources.base import Factor, Lookup, Served, Source, matvec, served
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 from svmcore.sources.factor import FactorRows, LinearRows
@@ -18,7 +18,9 @@ __all__ = [
     "PairGrams",
     "ResidentGram",
     "RowMap",
+    "Served",
     "Source",
     "matvec",
     "resident_gram",
+    "served",
 ]

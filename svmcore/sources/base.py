@@ -17,7 +17,17 @@ from svmcore.points import Floats, Rows
 if TYPE_CHECKING:
     from svmcore.kernels.exact import ExactKernel
 
-__all__ = ["CHUNK", "Factor", "Lookup", "Source", "matvec", "matvec_and_sizes", "matvec_compensated"]
+__all__ = [
+    "CHUNK",
+    "Factor",
+    "Lookup",
+    "Served",
+    "Source",
+    "matvec",
+    "matvec_and_sizes",
+    "matvec_compensated",
+    "served",
+]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
 
@@ -35,6 +45,28 @@ class Factor(NamedTuple):
     rows: Rows
     centre: Floats
     at: Floats | None = None
+
+
+class Served(NamedTuple):
+    """K coef of the values that a source serves, in one sum or in several that were added up.
+
+    Attributes
+    ----------
+    coef, values
+        (n,) each.
+    sizes
+        (n,) no less than abs(K) abs(coef): the sum over all that was added.
+    length
+        The same of ||coef||_1.
+    terms
+        The longest chain of additions.
+    """
+
+    coef: Floats
+    values: Floats
+    sizes: Floats
+    length: float
+    terms: float
 
 
 class Source(ABC):
@@ -178,6 +210,21 @@ def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     for matrix, rows, weights in _used_columns(source, coef):
         add_columns_and_sizes(matrix, rows, weights, out, sizes)
     return out, sizes
+
+
+def served(source: Source, coef: Floats, before: Served | None = None) -> Served:
+    """K coef (n,) as served: from what was served `before`, where fewer coefficients have changed than are not 0."""
+    change = coef if before is None else coef - before.coef
+    if before is None or np.count_nonzero(change) >= np.count_nonzero(coef):
+        return _served(source, coef, coef)
+    _, values, sizes, length, terms = _served(source, coef, change)
+    sums = before.values + values, before.sizes + sizes
+    return Served(coef.copy(), *sums, before.length + length, before.terms + terms)
+
+
+def _served(source: Source, coef: Floats, added: Floats) -> Served:
+    terms = np.count_nonzero(added) / 8.0 + 8.0  # columns are added eight at a time
+    return Served(coef.copy(), *source.outputs(added), float(np.abs(added).sum()), terms)
 
 
 def matvec_compensated(source: Source, coef: Floats) -> Floats:

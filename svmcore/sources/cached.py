@@ -8,7 +8,7 @@ import numpy as np
 from svmcore.errors import MemoryLimit
 from svmcore.points import Floats
 from svmcore.runtime.memory import empty
-from svmcore.sources.base import CHUNK, Factor, Lookup, Source
+from svmcore.sources.base import CHUNK, Factor, Lookup, Source, matvec_and_sizes
 
 __all__ = ["CachedColumns", "kept"]
 
@@ -116,6 +116,15 @@ class CachedColumns(Source):
             out[part] = matrix[rows]  # before the next lookup may evict them
         return out
 
+    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+        """K @ coef and abs(K) @ abs(coef), (n,): of columns that are not in the cache none is put there."""
+        there = self.slot_of >= 0
+        found, sizes = matvec_and_sizes(self, np.where(there, coef, 0.0))
+        if not coef[~there].any():
+            return found, sizes
+        more, more_sizes = self.source.outputs(np.where(there, 0.0, coef))
+        return found + more, sizes + more_sizes
+
     def held(self, idx: Floats) -> Floats:
         """Whether each column of `idx` is in the cache, (len(idx),) bool."""
         return self.slot_of[idx] >= 0
@@ -168,8 +177,9 @@ class CachedColumns(Source):
         """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
         self._reclaim()
         lends = self.n_held == 0
-        limit = min(self.limit_bytes, self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize)
-        taken = CachedColumns(self.source.take(rows), limit, self.arena.reshape(-1) if lends else None, None)
+        limit = min(self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize) + (self._scratch_bytes or 0)
+        memory = self.arena.reshape(-1) if lends else None
+        taken = CachedColumns(self.source.take(rows), limit, memory, self._scratch_bytes)
         self._borrower = weakref.ref(taken) if lends else None
         return taken
 

@@ -8,6 +8,7 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.passes.columns import add_block
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source
@@ -15,6 +16,7 @@ from svmcore.sources.base import CHUNK, Factor, Source
 __all__ = ["ComputedColumns"]
 
 BLOCK = 6 * CHUNK  # most rows of one matrix product
+SUMMED = 6 * CHUNK  # rows whose values are summed together: 1.5 MB of float32, which the second-level cache holds
 
 
 class ComputedColumns(Source):
@@ -65,6 +67,38 @@ class ComputedColumns(Source):
         split_range(self.n, part, least=max(block, 3 * CHUNK), grain=block)
         self.n_computed += len(idx)
         return out
+
+    def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
+        """K @ coef and abs(K) @ abs(coef), (n,): values are summed while a cache holds them, no column is stored."""
+        support = np.flatnonzero(coef)
+        sums, columns = np.zeros((2, self.n)), self._weighted(support, coef[support])
+        split_range(self.n, lambda lo, hi: self._add(columns, lo, sums[:, lo:hi]), least=SUMMED, grain=SUMMED)
+        self.n_computed += len(support)
+        return self._joined(sums)
+
+    def outputs_within(self, idx: Floats, weights: Floats, start: int, stop: int) -> tuple[Floats, Floats]:
+        """The same of the columns `idx` with their `weights`, at the rows start ... stop - 1, on this thread."""
+        sums = np.zeros((2, stop - start))
+        self._add(self._weighted(idx, weights), start, sums)
+        return self._joined(sums)
+
+    def _weighted(self, idx: Floats, weights: Floats) -> list[tuple[Points, Floats]]:
+        parts = [slice(start, start + CHUNK) for start in range(0, len(idx), CHUNK)]
+        return [(self.of_columns(idx[part]), weights[part]) for part in parts]
+
+    def _add(self, columns: list[tuple[Points, Floats]], start: int, sums: Floats) -> None:
+        """Add what the columns have at the rows from `start` on, as `add_block` does."""
+        values = np.empty((CHUNK, SUMMED), self.dtype)
+        for lo in range(0, sums.shape[1], SUMMED):
+            hi = min(lo + SUMMED, sums.shape[1])
+            rows = self.points.rows(start + lo, start + hi)
+            for left, weights in columns:
+                K = self.kernel.block(left, rows, values[: len(weights), : hi - lo])
+                add_block(K, weights, self.is_positive, sums[0, lo:hi], sums[1, lo:hi])
+
+    def _joined(self, sums: Floats) -> tuple[Floats, Floats]:
+        up, down = sums
+        return (up - down, up + down) if self.is_positive else (up, down)
 
     def of_columns(self, idx: Floats) -> Points:
         """The rows whose columns these are."""

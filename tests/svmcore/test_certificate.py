@@ -193,6 +193,10 @@ def lost(monkeypatch, kernel, share, kept):
     columns.lookup(np.flatnonzero(beta)[:kept])
     asked, lookup = [], CachedColumns.lookup
     monkeypatch.setattr(CachedColumns, "lookup", lambda self, idx: asked.extend(idx) or lookup(self, idx))
+    of = ComputedColumns.outputs
+    monkeypatch.setattr(
+        ComputedColumns, "outputs", lambda self, coef: asked.extend(np.flatnonzero(coef)) or of(self, coef)
+    )
     K = kernel(X, X)
     return classification(columns, y, 1.0), classification(ResidentGram(K), y, 1.0), beta, asked, K
 

@@ -31,7 +31,6 @@ from svmcore import (
     classification,
 )
 from svmcore.passes import pairs as _passes
-from svmcore.solvers import smo as smo_module
 from svmcore.solvers.base import ConvergenceWarning
 
 
@@ -157,21 +156,6 @@ def test_smo__a_cache_of_few_columns_reaches_the_same_optimum(bias: Bias) -> Non
     whole = SMO(tol=1e-6).solve(problem_of(RBF(0.3), X, y, 5.0, bias=bias))
     assert solution.status is Status.CONVERGED
     assert solution.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-7)
-
-
-def test_smo__nested_start_reaches_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = overlapping(1200, seed=7)
-    points = Points.prepare(X, None, np.float64)
-    plain = SMO(tol=1e-6).solve(problem_of(RBF(0.3), X, y, 5.0)).certificate.dual
-    monkeypatch.setattr(smo_module, "NEST", 64)
-    cached = CachedColumns(ComputedColumns(RBF(0.3), points, np.float64), 1 << 26)
-    C = np.where(np.arange(1200) % 5 == 0, 0.0, 5.0)
-    assert SMO(tol=1e-6).solve(classification(cached, y, 5.0)).certificate.dual == pytest.approx(plain, rel=1e-7)
-    fold = SMO(tol=1e-6).solve(classification(cached, y, C))
-    assert not fold.alpha[C == 0].any()
-    kept = C > 0
-    without = SMO(tol=1e-6).solve(problem_of(RBF(0.3), X[kept], y[kept], 5.0))
-    assert fold.certificate.dual == pytest.approx(without.certificate.dual, rel=1e-7)
 
 
 def test_smo__a_fold_is_a_box_and_its_decision_is_the_prediction() -> None:

@@ -92,3 +92,16 @@ def test_all_columns__are_those_of_the_dense_kernel_and_end_with_an_interrupt(da
     with pytest.raises(KeyboardInterrupt):
         columns._all_columns(local)
     assert asked[0]()  # what the threads ask for every tile
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_outputs__are_summed_by_the_workers(dtype, dataset, exact, two_workers, monkeypatch):
+    monkeypatch.setattr(columns, "ROWS", 300)
+    source, coef = worker_columns(dataset, KERNEL, dtype, two_workers), np.zeros(700)
+    assert not np.any(source.outputs(coef))
+    coef[::3] = np.random.default_rng(1).normal(size=len(coef[::3]))
+    values, sizes = source.outputs(coef)
+    np.testing.assert_allclose(values, exact @ coef, atol=1e-4)
+    np.testing.assert_allclose(sizes, np.abs(exact) @ np.abs(coef), rtol=1e-5)
+    assert source.n_computed == np.count_nonzero(coef)
+    np.testing.assert_array_equal(values, worker_columns(dataset, KERNEL, dtype, InlineWorkers()).outputs(coef)[0])

@@ -218,8 +218,8 @@ def stop_early(solver, *args):
     return dataclasses.replace(found, status=Status.CONVERGED)
 
 
-def lie(qp, beta, resolution=0.0):
-    found = OWN_EVALUATE(qp, beta, resolution)
+def lie(qp, beta, resolution=0.0, **more):
+    found = OWN_EVALUATE(qp, beta, resolution, **more)
     better = dataclasses.replace(found.certificate, kkt_gap=0.0, uncertainty=0.0)
     return dataclasses.replace(found, certificate=better)
 
