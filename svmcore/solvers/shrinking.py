@@ -31,6 +31,9 @@ WORTH = 10  # times tol, below which it is solved to tol at once
 SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, the nearest to it
 MOST = 0.5  # of the rows; where more violate, all are looked at
 STAGES = 8  # after which all are
+FETCHED = 3  # columns for each support vector of a sample that a solve on all rows asks for:
+WORTH_BYTES = 1 << 29  # where they are fewer bytes, it is as fast
+MANY = 0.45  # of the rows; where more violate at first, leaving rows out costs more stages than it saves
 
 Rounds = Callable[[SignedQP, Floats, Floats | None, Monitor, int, float], Outcome]
 
@@ -57,7 +60,12 @@ class Shrinking:
         """Solve `qp` from `beta` (m,), whose scores may be known, until all rows are within the aim."""
         at = Outcome(Status.CONVERGED, n_iter, beta, score)
         if score is None:
-            at = _looked_at(qp, at if beta.any() else self._sampled(qp, n_iter))
+            at = at if beta.any() else self._sampled(qp, n_iter)
+            if FETCHED * np.count_nonzero(at.beta) * qp.m * qp.source.dtype.itemsize < WORTH_BYTES:
+                return self._on_all(qp, at)
+            at = _looked_at(qp, at)
+            if np.count_nonzero(_violate(at, _behind(qp, at))) > MANY * qp.m:
+                return self._on_all(qp, at)
         for _ in range(STAGES):
             gap = gap_of(ends_of(_whole(qp, at), len(qp.groups.sums)))
             if at.status is not Status.CONVERGED or (gap <= self.aim and at.served is not None):
@@ -67,6 +75,10 @@ class Shrinking:
                 break
             precise = PRECISION * gap
             at = _looked_at(qp, self._on(qp, rows, at, precise if precise >= WORTH * self.tol else self.tol))
+        return self._on_all(qp, at)
+
+    def _on_all(self, qp: SignedQP, at: Outcome) -> Outcome:
+        """Go on without leaving rows out."""
         return self.rounds(qp, at.beta, at.score, self.monitor, at.n_iter, self.tol)
 
     def _sampled(self, qp: SignedQP, n_iter: int) -> Outcome:
@@ -118,13 +130,23 @@ def _whole(qp: SignedQP, at: Outcome) -> Part:
     return Part(at.score, at.beta, qp.lo, qp.hi, qp.ridge, qp.groups.codes)  # type: ignore[arg-type]
 
 
-def _nearest(qp: SignedQP, at: Outcome) -> Floats:
-    """Rows that are not 0 or violate, and about as many that are the nearest to it; ascending."""
+def _behind(qp: SignedQP, at: Outcome) -> Floats:
+    """How far (m,) rows at a bound are from moving, by the free ones' multipliers."""
     assert at.score is not None
     multipliers = free_multipliers(qp, at.beta, at.score)
     multipliers = np.where(np.isfinite(multipliers), multipliers, 0.0)
-    far = behind(_whole(qp, at)._replace(codes=qp.codes), multipliers)
-    wanted = int(np.count_nonzero((far <= 0.0) | (at.beta != 0.0)))
+    return behind(_whole(qp, at)._replace(codes=qp.codes), multipliers)
+
+
+def _violate(at: Outcome, far: Floats) -> Floats:
+    """Rows (m,) that are not 0 or that violate."""
+    return (far <= 0.0) | (at.beta != 0.0)
+
+
+def _nearest(qp: SignedQP, at: Outcome) -> Floats:
+    """Rows that are not 0 or violate, and about as many that are the nearest to it; ascending."""
+    far = _behind(qp, at)
+    wanted = int(np.count_nonzero(_violate(at, far)))
     far[at.beta != 0.0] = -np.inf
     count = max(wanted, min(int(SHARE * wanted), int(MOST * qp.m)), LEAST // QUARTER)
     return np.arange(qp.m) if count >= qp.m else np.sort(np.argpartition(far, count - 1)[:count])

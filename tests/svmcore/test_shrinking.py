@@ -32,8 +32,10 @@ def columns_of(X, kernel=KERNEL, dtype=np.float64, limit=1 << 26):
 
 @pytest.fixture
 def early(monkeypatch):
-    """Shrinks from 64 rows on."""
+    """Shrinks from 64 rows on, however many of them violate."""
     monkeypatch.setattr(shrinking, "LEAST", 64)
+    monkeypatch.setattr(shrinking, "WORTH_BYTES", 0)
+    monkeypatch.setattr(shrinking, "MANY", 1.0)
 
 
 def dual_of(X, y, C, **more):
