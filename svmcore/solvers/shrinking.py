@@ -27,13 +27,13 @@ LEAST = 4096  # rows from which it pays
 QUARTER = 4  # one row of so many is a sample
 ROUGH = 1e-2  # tol of a sample, at least
 PRECISION = 0.01  # of the gap over all rows, to which a stage solves: the next one changes it anyway,
-WORTH = 10  # times tol, below which it is solved to tol at once
+WORTH = 50  # times tol, below which it is solved to tol at once
 SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, the nearest to it
-MOST = 0.5  # of the rows; where more violate, all are looked at
+MOST = 0.6  # of the rows; where more violate, all are looked at
 STAGES = 8  # after which all are
 FETCHED = 3  # columns for each support vector of a sample that a solve on all rows asks for:
 WORTH_BYTES = 1 << 29  # where they are fewer bytes, it is as fast
-MANY = 0.45  # of the rows; where more violate at first, leaving rows out costs more stages than it saves
+MANY = 0.5  # of the rows; where more violate at first, leaving rows out costs more stages than it saves
 
 Rounds = Callable[[SignedQP, Floats, Floats | None, Monitor, int, float], Outcome]
 
