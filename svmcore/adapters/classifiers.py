@@ -9,10 +9,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.isotonic import IsotonicRegression
 from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from svmcore import tasks
+from svmcore.adapters.checks import classes_of
 from svmcore.adapters.fitted import FittedClassifier
 from svmcore.adapters.layout import class_order, from_layout, to_layout
 from svmcore.adapters.libsvm import support_codes
@@ -27,9 +27,6 @@ OLD_PROBABILITY = (
     "The `probability` parameter was deprecated in 1.9 and will be removed in version 1.11. "
     "Use `CalibratedClassifierCV({0}(), ensemble=False)` instead of `{0}(probability=True)`"
 )
-
-
-CERTAINLY_CLASSES = "biuUS"  # kinds of labels that can be nothing else
 
 
 class Classifier(FittedClassifier, ClassifierMixin, Machine):
@@ -62,14 +59,12 @@ class Classifier(FittedClassifier, ClassifierMixin, Machine):
 
     def _encode(self, y: Any, weights: Floats | None) -> tuple[Floats, Floats, bool]:
         """Class codes; a class without a row of positive weight does not exist."""
-        if y.dtype.kind not in CERTAINLY_CLASSES:
-            check_classification_targets(y)
         before: Any = getattr(self, "classes_", None)
-        classes, codes = np.unique(y, return_inverse=True)
+        classes, codes = classes_of(y)
         if len(classes) < 2:
             raise ValueError(f"The number of classes has to be greater than one; got {len(classes)} class")
-        kept = slice(None) if weights is None else weights > 0
-        if weights is not None:
+        kept: Any = slice(None) if weights is None else weights > 0
+        if weights is not None and not kept.all():
             classes, kept_codes = np.unique(y[kept], return_inverse=True)
             codes = np.zeros(len(y), dtype=np.int64)
             codes[kept] = kept_codes

@@ -14,8 +14,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, _num_samples, check_consistent_length, validate_data
+from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
+from svmcore.adapters.checks import check_once, checked_weights, is_plain
 from svmcore.adapters.fitted import Fitted
 from svmcore.adapters.hooks import Hooks, early_end
 from svmcore.adapters.layout import kernel_of, parameters_of
@@ -198,13 +199,18 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         if self._kernel_name == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(f"Precomputed matrix must be a square matrix. Input is a {n}x{X.shape[1]} matrix.")
         if sample_weight is not None:
-            if not (np.asarray(sample_weight, dtype=np.float64) > 0).any():
-                raise ValueError("Invalid input - all samples have zero or negative weights.")
-            sample_weight = _check_sample_weight(sample_weight, np.empty(n), dtype=np.float64)
+            sample_weight = checked_weights(sample_weight, n)
         self._sparse = sparse.issparse(X) and self._kernel_name != "callable"
         return X, self._targets(y), sample_weight
 
+    def _validate_params(self) -> None:
+        check_once(type(self), self.get_params(deep=False), super()._validate_params)
+
     def _checked(self, X: Any, y: Any, **given: Any) -> tuple[Any, Any]:
+        if is_plain(X, y):
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            return X, y
         return validate_data(self, X, y, dtype=[np.float64, np.float32], order="C", accept_sparse="csr", **given)
 
     @property
