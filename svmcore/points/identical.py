@@ -17,6 +17,7 @@ from svmcore.runtime.threads import split_range
 __all__ = ["Merged", "merge_rows", "row_hash"]
 
 ENTRIES = 1 << 19  # of the rows that are hashed at a time
+LONGEST_RUN = 32  # of copies that are put in order one by one
 
 
 class Merged(NamedTuple):
@@ -59,20 +60,20 @@ def merge_rows(X: Rows, codes: Floats) -> Merged:
     ([1, 1, 2], 3)
     """
     X = _canonical(X) if sparse.issparse(X) else np.ascontiguousarray(X)
-    codes = np.asarray(codes)
-    h = row_hash(X)
-    order = np.lexsort((codes, h[:, 1], h[:, 0]))
-    ranked, ranked_codes = h[order], codes[order]
-    same = np.zeros(len(order), dtype=bool)
-    same[1:] = (ranked[1:] == ranked[:-1]).all(axis=1) & (ranked_codes[1:] == ranked_codes[:-1])
+    codes, h = np.asarray(codes), row_hash(X)
+    order = _ranked(h, codes)
+    same = _as_before(h, codes, order)
     if sparse.issparse(X):
         _keep_equal_csr(X.data, X.indices, X.indptr, order, same)
     else:
         _keep_equal_dense(X, order, same)
-    group = np.cumsum(~same) - 1
-    inverse = np.empty(len(order), dtype=np.int64)
-    inverse[order] = group
-    return Merged(order[~same], np.bincount(group), inverse)
+    return Merged(*_grouped(order, same))
+
+
+def _ranked(h: Floats, codes: Floats) -> Floats:
+    """Order (n,) by hash, then code, then index: one sort by half of the hash, which nearly always tells rows apart."""
+    order = np.argsort(h[:, 0])
+    return order if _sort_runs(h, codes, order) else np.lexsort((codes, h[:, 1], h[:, 0]))
 
 
 def _canonical(X: Rows) -> Rows:
@@ -126,6 +127,54 @@ def _hash_csr(bits, indices, indptr):  # type: ignore[no-untyped-def]
             b = _mix(b, bits[k], np.uint64(indices[k]), np.uint64(0x4CF5AD432745937F))
         out[i, 0], out[i, 1] = _finish(a), _finish(b)
     return out
+
+
+@njit
+def _sort_runs(h, codes, order):  # type: ignore[no-untyped-def]
+    """Sort what has the same first half of the hash; False, with `order` half done, where that is too many at once."""
+    start = 0
+    for r in range(1, len(order)):
+        at = order[r]
+        start = start if h[at, 0] == h[order[r - 1], 0] else r
+        if r - start >= LONGEST_RUN:
+            return False
+        place = r
+        while place > start and _comes_before(h, codes, at, order[place - 1]):
+            order[place], place = order[place - 1], place - 1
+        order[place] = at
+    return True
+
+
+@njit
+def _comes_before(h, codes, i, j):  # type: ignore[no-untyped-def]
+    """Whether row i, with the same first half of the hash, is before row j in the order."""
+    if h[i, 1] != h[j, 1]:
+        return h[i, 1] < h[j, 1]
+    return codes[i] < codes[j] or (codes[i] == codes[j] and i < j)
+
+
+@njit
+def _as_before(h, codes, order):  # type: ignore[no-untyped-def]
+    """(n,) whether a row has hash and code of the one before it in the order."""
+    same = np.zeros(len(order), np.bool_)
+    for r in range(1, len(order)):
+        i, j = order[r], order[r - 1]
+        same[r] = h[i, 0] == h[j, 0] and h[i, 1] == h[j, 1] and codes[i] == codes[j]
+    return same
+
+
+@njit
+def _grouped(order, same):  # type: ignore[no-untyped-def]
+    """The fields of `Merged`, of rows in this order that are the `same` as the one before them or not."""
+    n, m = len(order), -1
+    first, counts, inverse = np.empty(n, np.int64), np.zeros(n, np.int64), np.empty(n, np.int64)
+    for r in range(n):
+        if not same[r]:
+            m += 1
+            first[m] = order[r]
+        counts[m] += 1
+        inverse[order[r]] = m
+    return first[: m + 1], counts[: m + 1], inverse
 
 
 @njit

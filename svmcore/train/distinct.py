@@ -72,11 +72,11 @@ def distinct_rows(
     weights = np.ones(len(codes)) if weights is None else np.asarray(weights, dtype=np.float64)
     kept = np.flatnonzero(weights > 0)
     whole = len(kept) == len(codes)
-    codes, weights = codes[kept], weights[kept]
     if not len(kept):
         raise InvalidProblem("Invalid input - all samples have zero or negative weights.")
     precomputed = isinstance(kernel, Precomputed)
     if not whole:
+        codes, weights = codes[kept], weights[kept]
         X = X[np.ix_(kept, kept)] if precomputed else X[kept]
     merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
     if grouped:
