@@ -25,6 +25,8 @@ __all__ = [
     "sweep_pass",
 ]
 
+SHORT = 512  # members up to which one scan finds keys and indices together, in lanes of 64 bits
+LAST = np.int64(0x7FFFFFFF)
 BLOCK = 128
 NOWHERE = np.int32(BLOCK)  # in a block
 FAR = 1e30  # keeps a row out of a scan
@@ -179,6 +181,19 @@ def _worst_group(s, up_penalty, low_penalty, best_up, best_low):  # type: ignore
 
 
 @njit
+def _move(i, j, K, ridge, s, beta, lo, hi):  # type: ignore[no-untyped-def]
+    """`pair_step` on i and j, and what the ridge does to their scores; returns the step, inf for one without an end."""
+    kind = s.dtype.type
+    scale, K_ij = np.float64(K[i, i]) + np.float64(K[j, j]), np.float64(K[i, j])
+    difference = np.float64(s[i]) - np.float64(s[j])
+    step = pair_step(i, j, scale, K_ij, ridge[i] + ridge[j], difference, beta, lo, hi)
+    if step != np.inf:
+        s[i] -= kind(step * ridge[i])
+        s[j] += kind(step * ridge[j])
+    return step
+
+
+@njit
 def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # type: ignore[no-untyped-def]
     """SMO on one working set whose groups keep their sums; changes `s` (type of K) and `beta` (float64).
 
@@ -192,13 +207,22 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
     """
     q = len(s)
     kind = s.dtype.type
-    n_blocks = (q + BLOCK - 1) // BLOCK
-    best_up, best_low = np.empty((n_groups, n_blocks), np.int32), np.empty((n_groups, n_blocks), np.int32)
     up_penalty, low_penalty = np.full((n_groups, q), kind(FAR)), np.full((n_groups, q), kind(FAR))
     diagonal = np.empty_like(s)
     for t in range(q):
         diagonal[t] = K[t, t] + ridge[t]
         _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
+    if q <= SHORT:
+        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter)
+
+
+@njit
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+    """The steps of `solve_pairs`, with extremes of blocks."""
+    n_groups, q = up_penalty.shape
+    kind, n_blocks = s.dtype.type, (q + BLOCK - 1) // BLOCK
+    best_up, best_low = np.empty((n_groups, n_blocks), np.int32), np.empty((n_groups, n_blocks), np.int32)
     _step_and_extremes(s, kind(0), K[0][:q], K[0][:q], up_penalty, low_penalty, best_up, best_low)
     n_iter, gap = 0, 0.0
     while True:
@@ -206,16 +230,64 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
         if gap <= tol or n_iter >= max_iter:
             break
         j = _best_gain(s[i], diagonal[i], K[i][:q], s, diagonal, low_penalty[g], best_low[g])
-        scale, K_ij = np.float64(K[i, i]) + np.float64(K[j, j]), np.float64(K[i, j])
-        difference = np.float64(s[i]) - np.float64(s[j])
-        step = pair_step(i, j, scale, K_ij, ridge[i] + ridge[j], difference, beta, lo, hi)
+        step = _move(i, j, K, ridge, s, beta, lo, hi)
         if step == np.inf:
             return n_iter, gap, True
-        s[i] -= kind(step * ridge[i])
-        s[j] += kind(step * ridge[j])
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
         _step_and_extremes(s, kind(step), K[i][:q], K[j][:q], up_penalty, low_penalty, best_up, best_low)
+        n_iter += 1
+    return n_iter, max(gap, 0.0), False
+
+
+# ---- the same steps on a set so short that what costs is to begin: one scan for each, and no view of any array ------
+@njit
+def _step_and_pair(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    """S -= t (K_i - K_j); in group g the first of the largest s that may grow, of the smallest that may shrink."""
+    top, bottom = np.int64(-0x7FFFFFFFFFFFFFFF), np.int64(0x7FFFFFFFFFFFFFFF)
+    for c in range(len(s)):
+        x = s[c] - t * (K[i, c] - K[j, c])
+        s[c] = x
+        top = max(top, (np.int64(_key32(x - up_penalty[g, c])) << np.int64(32)) | np.int64(LAST - c))
+        bottom = min(bottom, (np.int64(_key32(x + low_penalty[g, c])) << np.int64(32)) | np.int64(c))
+    return LAST - (top & LAST), bottom & LAST
+
+
+@njit
+def _best_partner(K, i, s, diagonal, g, low_penalty):  # type: ignore[no-untyped-def]
+    """As `_best_gain`."""
+    top, s_i, eta_i = np.int64(-1), s[i], diagonal[i]
+    for c in range(len(s)):
+        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c])
+        top = max(top, (np.int64(key) << np.int64(32)) | np.int64(LAST - c))
+    return LAST - (top & LAST)
+
+
+@njit
+def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    """As `_step_and_extremes` and `_worst_group`: (group, i, gap)."""
+    worst, first, gap = 0, 0, -np.inf
+    for g in range(len(up_penalty)):
+        grows, shrinks = _step_and_pair(s, t if g == 0 else type(t)(0), K, i, j, g, up_penalty, low_penalty)
+        between = np.float64(s[grows]) - np.float64(s[shrinks])
+        if up_penalty[g, grows] == 0 and low_penalty[g, shrinks] == 0 and between > gap:
+            worst, first, gap = g, grows, between
+    return worst, first, gap
+
+
+@njit
+def _solve_short(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+    """The steps of `solve_pairs`."""
+    kind, n_iter = s.dtype.type, 0
+    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty)
+    while gap > tol and n_iter < max_iter:
+        j = _best_partner(K, i, s, diagonal, g, low_penalty)
+        step = _move(i, j, K, ridge, s, beta, lo, hi)
+        if step == np.inf:
+            return n_iter, gap, True
+        _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
+        _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
+        g, i, gap = _step_and_worst(s, kind(step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
