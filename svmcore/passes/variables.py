@@ -14,6 +14,7 @@ import numpy as np
 from svmcore.runtime.compiled import njit
 
 __all__ = [
+    "beyond_bounds",
     "box_of_labels",
     "boxes",
     "clipped",
@@ -88,6 +89,24 @@ def exact_sum(values, last):  # type: ignore[no-untyped-def]
             left[n], n = rest, n + 1
     left[n], left[n + 1], left[n + 2] = third, second, total
     return _rounded(left, _without_overlap(left, n + 3))
+
+
+@njit
+def beyond_bounds(parts, of, bounds):  # type: ignore[no-untyped-def]
+    """What the `parts` (n,) of number `of` (n,) come to beyond each of the bounds (m,), rounded once; 0 of one part."""
+    found, ends, sorted_parts = np.zeros(len(bounds)), np.zeros(len(bounds) + 1, np.int64), np.empty(len(parts))
+    for c in range(len(parts)):
+        ends[of[c] + 1] += 1
+    for v in range(len(bounds)):
+        ends[v + 1] += ends[v]
+    places = ends[:-1].copy()
+    for c in range(len(parts)):
+        sorted_parts[places[of[c]]] = parts[c]
+        places[of[c]] += 1
+    for v in range(len(bounds)):
+        if ends[v + 1] - ends[v] > 1 and abs(bounds[v]) < np.inf:
+            found[v] = exact_sum(sorted_parts[ends[v] : ends[v + 1]], -bounds[v])
+    return found
 
 
 @njit

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from svmcore.certificate import Certificate, evaluate
-from svmcore.passes.variables import exact_sum
+from svmcore.passes.variables import beyond_bounds
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
@@ -44,15 +44,11 @@ class Copies:
     @functools.cached_property
     def _missed(self) -> Floats:
         """What the bounds of its copies come to beyond that of each distinct row (m,), rounded once."""
-        inverse, missed = self.distinct.merged.inverse, np.zeros(len(self.C))
-        if len(inverse) == len(missed):
-            return missed
-        order = np.argsort(inverse, kind="stable")
-        bounds, ends = self.bounds(order), np.cumsum(np.bincount(inverse, minlength=len(missed)))
-        counts = np.diff(ends, prepend=0)
-        for row in np.flatnonzero((counts > 1) & np.isfinite(self.C)):
-            missed[row] = exact_sum(bounds[ends[row] - counts[row] : ends[row]], -self.C[row])
-        return missed
+        inverse = self.distinct.merged.inverse
+        if len(inverse) == len(self.C):
+            return np.zeros(len(inverse))
+        weights, cost = self.distinct.weights, self.cost[self.distinct.codes]
+        return beyond_bounds(cost[inverse] * weights, inverse, self.C)
 
     @functools.cached_property
     def _misses(self) -> bool:
