@@ -5,6 +5,7 @@ vectors of class i are in row j - 1, those of class j in row i. With two classes
 classes[1] is positive, as everywhere in this package.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ NAMES: dict[str, type[Kernel]] = {
 NO_GAMMA = 1e-300  # scikit-learn allows gamma=0; a number that vanishes in every product does the same
 
 
+@functools.lru_cache(maxsize=64, typed=True)
 def kernel_of(name: str, degree: int, gamma: float | str, coef0: float) -> Kernel:
     """Kernel of scikit-learn's parameters, those it does not have ignored.
 

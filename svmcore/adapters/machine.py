@@ -248,7 +248,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
             kernel = kernel_of(name, self.degree, self.gamma, self.coef0)
         solver = self.solver
         if isinstance(solver, str):
-            solver = {"name": solver, "tol": self.tol, "max_iter": self.max_iter}
+            solver = _solver_of(solver, self.tol, self.max_iter)
         approximation = self.approximation
         if isinstance(approximation, dict):
             approximation = Approximation.create({"name": "nystroem", **approximation})
@@ -257,7 +257,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
             kernel=kernel,
             task=self._task(),
             C=float(getattr(self, "C", 1.0)),
-            solver=Solver.create(solver),
+            solver=solver,
             cache_bytes=int(self.cache_size * 2**20),
             n_jobs=jobs if jobs is not None and jobs > 0 else None,
             approximation=approximation,
@@ -314,3 +314,9 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         gap = max(certificate.kkt_gap for certificate in self.certificate_)
         message = early_end(self.status_, causes, gap, self.tol)
         warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+
+@functools.lru_cache(maxsize=64, typed=True)  # a search asks for the same one in all its fits
+def _solver_of(name: str, tol: float, max_iter: int) -> Solver:
+    """The solver of a name, with scikit-learn's parameters."""
+    return Solver.create({"name": name, "tol": tol, "max_iter": max_iter})

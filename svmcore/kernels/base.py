@@ -5,6 +5,7 @@ sweep over gamma, degree or C shares one matrix product. No kernel here knows la
 """
 
 import dataclasses
+import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -159,7 +160,7 @@ class InnerProductKernel(Kernel):
         if not self.largest(errors) < errors.overflow:
             return NOTHING
         found = self.rounding_of(errors)
-        return found if np.isfinite(found).all() else NOTHING
+        return found if math.isfinite(found.relative) and math.isfinite(found.absolute) else NOTHING
 
     def rounding_of(self, errors: Errors) -> Rounding:
         """The bound of the values that `from_inner_products` makes of products with `errors`.

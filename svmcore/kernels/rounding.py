@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from svmcore.errors import InputError
-from svmcore.points import Extent, Points
+from svmcore.points import Extent, Floats, Points
 
 __all__ = ["Errors", "Rounding", "largest_exponent_share", "of_sums", "resolved_gamma", "unit_of"]
 
@@ -147,7 +147,7 @@ class Errors:
             (left.square_error, right.square_error),
             (left.along, right.along),
             (left.along_error, right.along_error),
-            float(np.linalg.norm(P.centre)),
+            _length(P.centre),
             sums,
             work,
             unit_of(dtype),
@@ -208,7 +208,7 @@ class _Side:
 
     @classmethod
     def of(cls, P: Points, extent: Extent, single: bool) -> "_Side":
-        p, centre = P.n_features, float(np.linalg.norm(P.centre))
+        p, centre = P.n_features, _length(P.centre)
         sums = of_sums(p + 3, UNIT64)
         radius = math.sqrt(extent.norm2 * (1.0 + 2 * sums)) if extent.norm2 > 0 else 0.0
         moved, cast, dropped = _moved(P, radius), 0.0, P.values.dropped if P.is_fine else 0.0
@@ -222,6 +222,10 @@ class _Side:
         square_error = MORE * (norm2_error + 2 * offset_error + 2 * UNIT64 * (reach**2 + 2 * offset))
         size = math.sqrt(max(0.0, extent.square) + square_error)
         return cls(radius, reach, size, moved, cast, along, along_error, offset, offset_error, square_error, dropped)
+
+
+def _length(vector: Floats) -> float:
+    return math.sqrt(float(vector @ vector))
 
 
 def _moved(P: Points, radius: float) -> float:

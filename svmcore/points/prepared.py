@@ -179,14 +179,14 @@ class Points:
     @property
     def is_sparse(self) -> bool:
         """Whether the rows are CSR."""
-        return sparse.issparse(self.values)
+        return self.form == "CSR"
 
-    @property
+    @cached_property
     def form(self) -> str:
         """Dense, CSR, lattice or near a lattice."""
         if self.is_fine:
             return "near a lattice"
-        return "lattice" if self.on_lattice else "CSR" if self.is_sparse else "dense"
+        return "lattice" if self.on_lattice else "CSR" if sparse.issparse(self.values) else "dense"
 
     @property
     def on_lattice(self) -> bool:

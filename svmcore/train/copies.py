@@ -90,9 +90,12 @@ class Copies:
 
     def _shares(self, coef: Floats, scale: float, copies: Floats, of: Floats) -> Floats:
         """A row at its bound is copies at theirs, to the last bit; another one is shared by weight."""
-        at_bound = np.abs(coef[of]) == self.C[of]
-        bounds = np.sign(coef[of]) * self.bounds(copies) / scale
-        return np.where(at_bound, bounds, shared(coef / scale, of, self.distinct.weights[copies]))
+        own, at_bound = coef[of], np.abs(coef[of]) == self.C[of]
+        parts = np.where(at_bound, np.sign(own) * self.bounds(copies), own) / scale
+        several = np.flatnonzero(~at_bound & (self.distinct.merged.counts[of] > 1))
+        if len(several):
+            parts[several] = shared(coef / scale, of[several], self.distinct.weights[copies[several]])
+        return np.asarray(parts)
 
 
 def _doubted(qp: SignedQP, solution: Solution, missed: Floats) -> Certificate:

@@ -58,7 +58,7 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
         named = Linear()  # of the factor's rows
     alike = 1.0 if 0.0 < recipe.C < np.inf else recipe.C  # no solver objects to the size of C
     recipe.solver.check(_smallest(recipe.task, alike), named)
-    return dataclasses.replace(recipe, kernel=kernel)
+    return recipe if kernel is recipe.kernel else dataclasses.replace(recipe, kernel=kernel)
 
 
 @functools.lru_cache(maxsize=64)  # all fits of a search have the same one
@@ -91,7 +91,7 @@ def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Tar
         recipe.task.check(ones, distinct.total)
         raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
     found = targets(distinct.codes, len(classes), recipe.scheme)
-    return [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
+    return list(found) if trained.all() else [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
 
 
 class Work:
