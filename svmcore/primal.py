@@ -1,28 +1,14 @@
 r"""The primal of a program, and the multipliers at which it is least: see `svmcore.qp` for the formulas."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from svmcore.passes.variables import jump_multiplier, losses
+from svmcore.passes.variables import bends, bent_multiplier, jump_multiplier, losses
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 
-__all__ = ["Objectives", "at_groups", "best_multiplier", "objectives", "primal_at", "slope"]
-
-
-def slope(qp: SignedQP, residual: Floats) -> Floats:
-    """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
-    t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
-    if qp.is_soft:
-        np.divide(residual, qp.ridge, out=t, where=qp.ridge > 0)
-    return np.minimum(np.maximum(t, qp.lo), qp.hi)
-
-
-def at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
-    """b_g(v) (m,): 0 for a variable in no group."""
-    return _and_none(multipliers)[qp.codes]
+__all__ = ["Objectives", "best_multiplier", "objectives", "primal_at"]
 
 
 def _and_none(multipliers: Floats) -> Floats:
@@ -81,29 +67,13 @@ def best_multiplier(qp: SignedQP, outputs: Floats, g: int) -> float:
     if not (qp.is_hard or qp.is_soft):
         total = float(qp.groups.sums[g])
         return float(jump_multiplier(qp.p, qp.at_variables(outputs), qp.lo, qp.hi, qp.codes, g, total))
-    at = qp.groups.members(g, qp.m)
-    t, lo, hi, ridge = (values[at] for values in (qp.p - qp.at_variables(outputs), qp.lo, qp.hi, qp.ridge))
-    hard = (ridge == 0) & (np.isinf(lo) | np.isinf(hi))
-    if hard.any():
-        return _middle(t[hard], np.isinf(hi[hard]))
-    used = hi > lo
-    t, lo, hi, ridge = t[used], lo[used], hi[used], ridge[used]
-    if not len(t):
-        return 0.0
-    fixed = float(qp.groups.sums[g] - qp.lo[at][~used].sum())
-    place = np.concatenate([t - ridge * hi, (t - ridge * lo)[ridge > 0]])
-    soft = np.divide(1.0, ridge, out=np.zeros_like(ridge), where=ridge > 0)
-    jump = np.concatenate([np.where(ridge > 0, 0.0, hi - lo), np.zeros(int((ridge > 0).sum()))])
-    bend = np.concatenate([soft, -soft[ridge > 0]])
-    return _zero(place, jump, bend, lambda b: fixed - float(_slope_before(t - b, lo, hi, ridge).sum()))
-
-
-def _slope_before(residual: Floats, lo: Floats, hi: Floats, ridge: Floats) -> Floats:
-    """h'_v at or before the first place where one changes: without a ridge that is hi."""
-    t = hi.copy()
-    soft = ridge > 0
-    t[soft] = residual[soft] / ridge[soft]
-    return np.clip(t, lo, hi)
+    t, total = qp.p - qp.at_variables(outputs), float(qp.groups.sums[g])
+    hard = qp.unbounded & (qp.codes == g) if qp.is_hard else None
+    if hard is not None and hard.any():
+        return _middle(t[hard], np.isinf(qp.hi[hard]))
+    about = t, qp.lo, qp.hi, qp.ridge, qp.codes, g
+    place, jump, bend, value, grade = bends(*about, total)
+    return float(bent_multiplier(np.argsort(place), place, jump, bend, value, grade, *about))
 
 
 def _middle(t: Floats, needs_less: Floats) -> float:
@@ -111,25 +81,3 @@ def _middle(t: Floats, needs_less: Floats) -> float:
     least, most = t[needs_less].max(initial=-np.inf), t[~needs_less].min(initial=np.inf)
     ends = [float(end) for end in (least, most) if np.isfinite(end)]
     return float(np.mean(ends))
-
-
-def _zero(place: Floats, jump: Floats, bend: Floats, value_at: Callable[[float], float]) -> float:
-    """Where a growing function, made of jumps and linear pieces, passes 0."""
-    always = place == -np.inf
-    grade, inside = float(bend[always].sum()), np.isfinite(place)
-    order = np.argsort(place[inside])
-    place, jump, bend = place[inside][order], jump[inside][order], bend[inside][order]
-    if not len(place):  # no variable has a bound, or no output is finite and no b better than another
-        return float(-value_at(0.0) / grade) if grade > 0 else 0.0
-    first = value_at(float(place[0]))
-    if first >= 0:
-        return float(place[0] - first / grade) if grade > 0 else float(place[0])
-    slopes = grade + np.cumsum(bend)
-    after = first + np.cumsum(jump) + np.append(0.0, np.cumsum(slopes[:-1] * np.diff(place)))
-    k = int(np.searchsorted(after >= 0, True))
-    if k < len(place) and after[k] - jump[k] <= 0:  # it passes 0 in the jump at this place
-        return float(place[k])
-    k -= 1
-    return (
-        float(place[k] - after[k] / slopes[k]) if slopes[k] > 0 else float(place[-1])
-    )  # it never does, but by rounding

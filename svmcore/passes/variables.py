@@ -14,6 +14,8 @@ import numpy as np
 from svmcore.runtime.compiled import njit
 
 __all__ = [
+    "bends",
+    "bent_multiplier",
     "beyond_bounds",
     "box_of_labels",
     "boxes",
@@ -276,6 +278,62 @@ def jump_multiplier(p, output, lo, hi, codes, g, total):  # type: ignore[no-unty
         else:
             first, slope = above, slope + less + equal
     return found
+
+
+@njit
+def bends(t, lo, hi, ridge, codes, g, total):  # type: ignore[no-untyped-def]
+    """Where the slope total - sum_v h'_v(t_v - b) of the group `g` changes in b, if no variable is without any bound.
+
+    Returns
+    -------
+    (place, jump, bend, value, grade)
+        Places (k,), by what the slope jumps there, and by what its own slope changes; what the slope has of variables
+        that cannot move, and its own slope before all places.
+    """
+    place, jump, bend, n, value, grade = np.empty(2 * len(t)), np.zeros(2 * len(t)), np.zeros(2 * len(t)), 0, total, 0.0
+    for v in range(len(t)):
+        if codes[v] != g:
+            continue
+        if not hi[v] > lo[v]:
+            value -= lo[v]
+        elif ridge[v] == 0.0:
+            if abs(t[v]) < np.inf:
+                place[n], jump[n], n = t[v], hi[v] - lo[v], n + 1
+        else:
+            for bound, sign in ((hi[v], 1.0), (lo[v], -1.0)):
+                at = t[v] - ridge[v] * bound
+                if abs(at) < np.inf:
+                    place[n], bend[n], n = at, sign / ridge[v], n + 1
+                elif at == -np.inf:
+                    grade += sign / ridge[v]
+    return place[:n], jump[:n], bend[:n], value, grade
+
+
+@njit
+def _slope_before(b, value, t, lo, hi, ridge, codes, g):  # type: ignore[no-untyped-def]
+    """The slope of `bends` at b, at or before the first place: without a ridge h'_v is hi there."""
+    for v in range(len(t)):
+        if codes[v] == g and hi[v] > lo[v]:
+            value -= min(max((t[v] - b) / ridge[v], lo[v]), hi[v]) if ridge[v] > 0.0 else hi[v]
+    return value
+
+
+@njit
+def bent_multiplier(order, place, jump, bend, value, grade, t, lo, hi, ridge, codes, g):  # type: ignore[no-untyped-def]
+    """The b at which the slope of `bends` passes 0; `order` sorts the places."""
+    first = place[order[0]] if len(order) else 0.0  # of no places no output is finite, or no variable has a bound
+    value = _slope_before(first, value, t, lo, hi, ridge, codes, g)
+    if value >= 0.0 or not len(order):
+        return first - value / grade if grade > 0.0 else first
+    last = first
+    for k in order:
+        ahead = value + grade * (place[k] - last)
+        if ahead > 0.0:
+            break
+        value, grade, last = ahead + jump[k], grade + bend[k], place[k]
+        if value >= 0.0:
+            return last
+    return last - value / grade if grade > 0.0 else place[order[-1]]  # it never does, but by rounding
 
 
 @njit
