@@ -33,6 +33,7 @@ SPARSE = np.empty(0)  # the centre of rows that are kept sparse
 DENSITY = 0.1  # share of non-zero entries below which the CSR products are faster than a matrix product
 CODED_DENSITY = 0.02  # the same for products of 8-bit integers
 DENSE_ENTRIES = 1 << 27  # of a CSR matrix that is made dense to look for a lattice
+FEW = 1 << 16  # entries that one thread counts sooner than it shares them
 PANEL = 64  # CSR rows scattered to one dense panel: 64 lanes of float64 fill eight wide registers
 
 
@@ -119,7 +120,7 @@ class Points:
         if density < DENSITY:
             return cls._prepare_sparse(X, dtype)
         X = _as_dense(X)
-        centre = X.mean(axis=0, dtype=np.float64) if len(X) else np.zeros(X.shape[1])
+        centre = np.add.reduce(X, axis=0, dtype=np.float64) / max(1, len(X))
         return cls._prepare_dense(X, centre, dtype)
 
     @classmethod
@@ -149,14 +150,15 @@ class Points:
 
     @classmethod
     def _prepare_dense(cls, X: Floats, centre: Floats, dtype: DTypeLike) -> "Points":
-        values = np.empty(X.shape, dtype)
+        values, in_place = np.empty(X.shape, dtype), np.dtype(dtype) == np.float64
         moments = empty_moments(len(X), centre)
 
         def keep(rows: slice) -> None:
-            centred = X[rows] - centre
+            centred = np.subtract(X[rows], centre, out=values[rows] if in_place else None)
             np.einsum("ij,ij->i", centred, centred, out=moments.norm2[rows])
             np.matmul(centred, centre, out=moments.along[rows])
-            values[rows] = centred
+            if not in_place:
+                values[rows] = centred
 
         _each_part(X.shape[0], X.shape[1], keep)
         return cls(values, moments, centre)
@@ -297,6 +299,8 @@ def _density(X: Rows) -> float:
         return 0.0 if sparse.issparse(X) else 1.0
     if sparse.issparse(X):
         return X.nnz / size
+    if size <= FEW:
+        return np.count_nonzero(X) / size
     found: list[int] = []
     _each_part(X.shape[0], X.shape[1], lambda rows: found.append(int(np.count_nonzero(X[rows]))))
     return sum(found) / size
