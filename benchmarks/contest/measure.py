@@ -83,9 +83,9 @@ class Entry:
         return self.call("fit", self.spec, timeout=self.side.limit_seconds)
 
     def first(self, form: str) -> None:
-        """Make the cold call: the first fit of a fresh process, judged."""
+        """Make the cold call: the first fit of a fresh process in memory that nobody has touched, judged."""
         self.prepared = self.call("take", form)
-        self.cold = self.fit()
+        self.cold = self.call("fit", self.spec, timeout=self.side.limit_seconds)
         self.verdict = self.call("verdict", self.spec)
         self._restart()
 

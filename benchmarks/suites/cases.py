@@ -111,6 +111,34 @@ def _connect_4(data: Path) -> Table:
     return Table(X[train], y[train], X[test], y[test])
 
 
+def _connect_4_whole(data: Path) -> Table:
+    """All rows; the first 10,000 of them are looked at again as a test."""
+    X, y = _libsvm(data / "connect-4.bz2", 126)
+    y = (y == 2).astype(np.int64)
+    return Table(X, y, X[:10_000], y[:10_000])
+
+
+def generated(rows: int, features: int = 10) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Two classes with a bent border and few labels across it: 3 to 5 % of the rows are support vectors.
+
+    x is standard normal, and the label tells whether x_0 + x_1 x_2 / 2 + sin x_3 + 0.02 e is above 0, e as x.
+    """
+    rng = np.random.default_rng(SEED)
+    X = rng.standard_normal((rows, features), dtype=np.float32)
+    height = X[:, 0] + 0.5 * X[:, 1] * X[:, 2] + np.sin(X[:, 3]) + 0.02 * rng.standard_normal(rows)
+    return X, (height > 0).astype(np.int64)
+
+
+def _generated(rows: int) -> Callable[[Path], Table]:
+    """So many rows, of which a tenth is looked at again as a test."""
+
+    def read(_: Path) -> Table:
+        X, y = generated(rows)
+        return Table(X, y, X[: rows // 10], y[: rows // 10])
+
+    return read
+
+
 def _mnist(n: int, parity: bool = False) -> Callable[[Path], Table]:
     """Read the first n official training images, pixels / 255, and the official test images."""
 
@@ -145,6 +173,15 @@ SINGLE = {
         Case("cod-rna", "cod-rna, standardised", 32, 0.5, _cod_rna),
         parity(20_000),
         Case("connect-4", "connect-4, class 2, 30,000", 10, 0.05, _connect_4),
+    )
+}
+
+LARGE = {
+    case.name: case
+    for case in (
+        Case("generated-200000", "200,000 x 10, generated", 10, 0.1, _generated(200_000)),
+        parity(60_000),
+        Case("connect-4-whole", "connect-4, class 2, all rows", 10, 0.05, _connect_4_whole),
     )
 }
 

@@ -20,6 +20,7 @@ SINGLE = (
     Side("libsvm", limit_seconds=150, budget_seconds=60),
     Side("thundersvm", limit_seconds=60, budget_seconds=30),
 )
+LONG = (*FAST, Side("scikit-learn", limit_seconds=120))  # of rows on which it takes many minutes
 MULTICLASS = (
     Side(OURS, "ovr"),
     Side("scikit-learn-intelex", "ovr"),
@@ -49,8 +50,9 @@ Work = Callable[[Request, Rates], list[Record]]
 
 
 def single() -> Mapping[str, Work]:
-    """One binary fit, against all."""
-    return {case.name: _contest(case, SINGLE) for case in cases.SINGLE.values()}
+    """One binary fit, against all, or where it is long against the strongest."""
+    short = {case.name: _contest(case, SINGLE) for case in cases.SINGLE.values()}
+    return short | {case.name: _contest(case, LONG) for case in cases.LARGE.values()}
 
 
 def multiclass() -> Mapping[str, Work]:

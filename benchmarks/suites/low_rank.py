@@ -20,7 +20,7 @@ from benchmarks.page import tables
 from benchmarks.results import Record
 from benchmarks.suites import cases
 from benchmarks.suites.batch import TOL, apart
-from benchmarks.suites.scale import generated
+from benchmarks.suites.cases import generated
 
 EXACT, LOW_RANK, PEER = f"{OURS}, exact", f"{OURS}, low rank", "scikit-learn, Nystroem and LinearSVC"
 WARM_ROWS, TEST_ROWS, CACHE_MB = 3000, 10_000, 6000

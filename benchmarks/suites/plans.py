@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases, scale
+from benchmarks.suites import cases
 from benchmarks.suites.batch import apart
 
 PLANS = ("resident", "columns", "shards", "factor")
@@ -38,7 +38,7 @@ class Case:
     def table(self, data: Path, rows: int | None) -> tuple[np.ndarray, np.ndarray]:
         """X as it is stored, and y."""
         if self.case is None:
-            return scale.generated(rows or 200_000)
+            return cases.generated(rows or 200_000)
         table = cases.table_of(self.case, data, rows)
         return (np.rint(table.X * self.scale).astype(np.uint8) if self.scale else table.X), table.y
 

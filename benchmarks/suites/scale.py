@@ -50,7 +50,7 @@ class Case:
     def table(self, data: Path) -> tuple[np.ndarray, np.ndarray]:
         """X as it is stored, and y."""
         if not self.digits:
-            return generated(self.rows)
+            return cases.generated(self.rows)
         table = cases.MULTICLASS["mnist-60000"].read(data)
         return np.rint(table.X[: self.rows] * 255).astype(np.uint8), table.y[: self.rows]
 
@@ -61,14 +61,6 @@ CASES = (
     Case("generated-500000-shards", 500_000, False, 10.0, 0.1),
 )
 LONG = ("generated-500000-shards",)  # only by name
-
-
-def generated(rows: int, features: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes with a bent border and few labels across it: 3 to 5 % of the rows are support vectors."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((rows, features), dtype=np.float32)
-    height = X[:, 0] + 0.5 * X[:, 1] * X[:, 2] + np.sin(X[:, 3]) + 0.02 * rng.standard_normal(rows)
-    return X, (height > 0).astype(np.int64)
 
 
 def in_one_process(path: Path, case: Case) -> Record:
