@@ -16,7 +16,7 @@ import numpy as np
 
 from svmcore.passes.variables import dual_sums, exact_sum, group_ends, weighted
 from svmcore.points import Floats
-from svmcore.primal import Objectives, objectives
+from svmcore.primal import Objectives, at_groups, primal_at, slope
 from svmcore.qp import SignedQP
 from svmcore.sources.base import Served, matvec_compensated, served
 
@@ -180,12 +180,13 @@ class BoundedOutputs:
 
     def _resolution(self, of_gap: float) -> float:
         """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
-        qp, norm2 = self.qp, self.norm2
-        multipliers = free_multipliers(qp, self.beta, self.scores)
-        found = objectives(qp, qp.at_variables(self.values), np.full(qp.m, of_gap), norm2, multipliers)
-        value, total = max(abs(self.dual(norm2)), abs(found.primal)), self.length
-        if of_gap > 0.0:  # without a bound a slope is that of beta
-            total = max(total, found.doubt / of_gap + (self.length if qp.is_hard else 0.0))
+        qp, score, norm2 = self.qp, self.scores, self.norm2
+        multipliers = free_multipliers(qp, self.beta, score)
+        value = max(abs(self.dual(norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
+        residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
+        slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
+        total = float(np.where(np.isfinite(slopes), slopes, np.abs(self.beta)).sum())
+        total = max(total, 0.5 * self.length)  # the norm is in both objectives, losses in one
         return min(of_gap, OBJECTIVE * value / total) if total > 0.0 and np.isfinite(value) else of_gap
 
     def _is_coarse(self, resolution: float) -> bool:
@@ -245,6 +246,12 @@ class KnownOutputs(BoundedOutputs):
 
     def sharpen(self, resolution: float) -> None:
         """They are what they are."""
+
+
+def _steepest(qp: SignedQP, residual: Floats, error: Floats) -> Floats:
+    """The slope (m,) of h_v of largest size where the residual is uncertain by `error`."""
+    up, down = slope(qp, residual + error), slope(qp, residual - error)
+    return np.where(np.abs(up) > np.abs(down), up, down)
 
 
 def _parts(qp: SignedQP):  # type: ignore[no-untyped-def]

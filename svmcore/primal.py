@@ -8,7 +8,20 @@ from svmcore.passes.variables import bends, bent_multiplier, jump_multiplier, lo
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 
-__all__ = ["Objectives", "best_multiplier", "objectives", "primal_at"]
+__all__ = ["Objectives", "at_groups", "best_multiplier", "objectives", "primal_at", "slope"]
+
+
+def slope(qp: SignedQP, residual: Floats) -> Floats:
+    """h'_v (m,): the t of the box at which r t - ridge t^2 / 2 is largest."""
+    t = np.where(residual > 0, qp.hi, np.where(residual < 0, qp.lo, 0.0))
+    if qp.is_soft:
+        np.divide(residual, qp.ridge, out=t, where=qp.ridge > 0)
+    return np.minimum(np.maximum(t, qp.lo), qp.hi)
+
+
+def at_groups(qp: SignedQP, multipliers: Floats) -> Floats:
+    """b_g(v) (m,): 0 for a variable in no group."""
+    return _and_none(multipliers)[qp.codes]
 
 
 def _and_none(multipliers: Floats) -> Floats:

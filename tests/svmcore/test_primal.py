@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from svmcore import ResidentGram, SignedQP
-from svmcore.primal import best_multiplier, primal_at
+from svmcore.primal import at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import NO_GROUPS, Groups
 
 INF = np.inf
@@ -40,6 +40,22 @@ def primal(qp, outputs, norm2, multipliers):
 
 
 # ---- the primal
+def test_slope__is_where_the_loss_is_taken():
+    residual = np.array([2.0, -2.0, 0.0, 0.5, -0.5, 9.0, -9.0, 9.0, 0.0])
+    lo, hi = [-1.0] * 7 + [0.0, 0.5], [3.0] * 7 + [INF, 3.0]
+    qp = program([0] * 9, lo, hi, [0, 0, 0, 0.25, 0.25, 0.25, 0.25, 2.0, 0.0])
+    np.testing.assert_array_equal(slope(qp, residual), [3.0, -1.0, 0.0, 2.0, -1.0, 3.0, -1.0, 4.5, 0.5])
+
+
+def test_at_groups__a_variable_in_no_group_has_none():
+    codes = np.array([0, -1, 1, 0], np.int8)
+    qp = program([0] * 4, [0] * 4, [1] * 4, groups=Groups((1.0, 0.5), codes))
+    np.testing.assert_array_equal(at_groups(qp, np.array([3.0, 5.0])), [3.0, 0.0, 5.0, 3.0])
+    np.testing.assert_array_equal(at_groups(program([0] * 2, [0] * 2, [1] * 2), np.empty(0)), [0.0, 0.0])
+    one = program([0] * 2, [0] * 2, [1] * 2, groups=Groups((1.0,)))
+    np.testing.assert_array_equal(at_groups(one, np.array([7.0])), [7.0, 7.0])
+
+
 @pytest.mark.parametrize("kind", ["none", "one", "two", "rows"])
 def test_primal_at__is_its_definition(kind):
     rng = np.random.default_rng(0)
