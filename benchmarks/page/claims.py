@@ -40,9 +40,10 @@ def ratio(records: Sequence[Record], solver: str, task: str | None = None) -> fl
 
 
 def cold_ratio(records: Sequence[Record], solver: str) -> float | None:
-    """Return how many times longer than ours the solver's first fit takes."""
+    """Return how many times longer than ours the solver's first fit takes, where its memory was cold."""
     ours, theirs = of(records, OURS), of(records, solver)
-    return theirs["cold_seconds"] / ours["cold_seconds"] if ours and theirs else None
+    cold = ours and theirs and ours.get("cold_memory") and theirs.get("cold_memory")
+    return theirs["cold_seconds"] / ours["cold_seconds"] if ours and theirs and cold else None
 
 
 def ended_ratio(records: Sequence[Record], solver: str) -> float | None:

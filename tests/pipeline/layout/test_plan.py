@@ -75,7 +75,8 @@ def test_plan__counts_what_sharing_saves(config, tmp_path):
     assert found["kernel_evaluations_saved"] == (72 - 2) * pairs
 
 
-def test_plan__of_64_workers_divides_what_they_share_and_counts_their_messages(config, tmp_path):
+def test_plan__of_64_workers_divides_what_they_share_and_counts_their_messages(config, tmp_path, monkeypatch):
+    steady(monkeypatch)
     given = load_experiment(config | {"plan": "shards"})
     few, many = (plan_of(given, str(tmp_path / "store"), workers=count) for count in (2, 64))
     assert few["plan"] == many["plan"] == "shards"
