@@ -13,6 +13,8 @@ from svmcore.outputs import BoundedOutputs
 from svmcore.solvers import shrinking
 from svmcore.sources import ResidentGram, Source, served
 
+from .test_threads import printed, python
+
 N = 1200
 KERNEL = RBF(0.3)
 
@@ -229,3 +231,26 @@ class _Fixed(Source):
 
     def columns(self, idx):
         return self.source.columns(idx)
+
+
+SOLVE = """
+    import json
+    import numpy as np
+    from svmcore.estimator import SVC
+    from svmcore.solvers import shrinking
+
+    shrinking.WORTH_BYTES = 0
+    stages, on = [], shrinking.Shrinking._on
+    shrinking.Shrinking._on = lambda self, *rest: stages.append(1) or on(self, *rest)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9000, 6))
+    y = X[:, 0] + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=9000) > 0
+    machine = SVC(C=5.0, gamma=0.2, cache_size=40).fit(X, y)
+    print(json.dumps([len(stages), machine.support_.tolist(), machine.dual_coef_.tolist()]))
+"""
+
+
+def test_solve__has_the_same_bits_on_any_number_of_threads():
+    one, two, four = (printed(process) for process in [python(SOLVE, threads) for threads in (1, 2, 4)])
+    assert one[0] >= 1  # rows were left out
+    assert one == two == four
