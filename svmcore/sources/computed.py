@@ -69,7 +69,12 @@ class ComputedColumns(Source):
         return out
 
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
-        """K @ coef and abs(K) @ abs(coef), (n,): values are summed while a cache holds them, no column is stored."""
+        """K @ coef and abs(K) @ abs(coef), (n,): values are summed while a cache holds them, no column is stored.
+
+        Where what is served is the K that is meant, its bits must be those of columns: products of other shapes differ.
+        """
+        if self.exact is None:
+            return super().outputs(coef)
         support = np.flatnonzero(coef)
         sums, columns = np.zeros((2, self.n)), self._weighted(support, coef[support])
         split_range(self.n, lambda lo, hi: self._add(columns, lo, sums[:, lo:hi]), least=SUMMED, grain=SUMMED)

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC as LibSVM
 
-from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Monitor, Polynomial, Status, certify, classification
+from svmcore import (
+    RBF,
+    SMO,
+    CachedColumns,
+    ComputedColumns,
+    Monitor,
+    Points,
+    Polynomial,
+    Status,
+    certify,
+    classification,
+)
 from svmcore.certificate import evaluate
 from svmcore.kernels.exact import ExactKernel
 from svmcore.outputs import BoundedOutputs
@@ -67,6 +78,17 @@ def test_outputs_within__are_a_part_of_those_of_all_rows():
     coef[idx] = weights
     whole, part = np.array(source.outputs(coef)), np.array(source.outputs_within(idx, weights, 1536, 3500))
     np.testing.assert_array_equal(part, whole[:, 1536:])
+
+
+def test_outputs__of_values_that_are_what_is_meant_are_of_the_bits_of_columns():
+    """No other products: without rows to go back to, K is what was served."""
+    X, _ = rows(3500, p=40)
+    points = Points.prepare(X, None, np.float32)
+    source, coef, used = ComputedColumns(RBF(0.01), points, np.float32), np.zeros(3500), np.arange(0, 1792, 7)
+    coef[used] = 1.0
+    sums = source.columns(used).astype(np.float64).sum(axis=0)
+    for each in (source, CachedColumns(source, 1 << 26)):
+        np.testing.assert_allclose(each.outputs(coef)[0], sums, rtol=1e-14)
 
 
 class Counted(ResidentGram):
