@@ -60,6 +60,7 @@ def _told(events: "_Events", server: PrivateServer | None) -> None:
         return
     with get_client(sync_client=True, httpx_settings={"timeout": REQUEST_SECONDS}) as client:
         page = _Page(client)
+        _say(seen=page.url)
         for event in events.each(server):
             _insist(page, event, events, server)
 
@@ -72,7 +73,6 @@ def _up(events: "_Events", server: PrivateServer) -> bool:
         if events.closing() and not events.finished():
             return False
         time.sleep(0.05)
-    _say(seen=server.url)
     return True
 
 
@@ -141,7 +141,7 @@ class _Events:
 
     def each(self, server: PrivateServer | None) -> Iterator[dict[str, Any]]:
         """Yield the events up to the last one; the time of the end is what is left from now on."""
-        if self.ended.is_set():  # our server has come up after the end
+        if self.ended.is_set():  # we, or our server, have come up after the end
             self.end = time.monotonic() + CLOSE_SECONDS
         while True:
             try:

@@ -101,8 +101,7 @@ class Witness:
         self._wait(self.process)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
-        up = self.heard or user_server()
-        starting = 0.0 if up else max(0.0, self.started + start_seconds() - time.monotonic())
+        starting = 0.0 if self.heard else max(0.0, self.started + start_seconds() - time.monotonic())
         try:
             process.wait(timeout=starting + CLOSE_SECONDS + SLACK_SECONDS)
         except subprocess.TimeoutExpired:

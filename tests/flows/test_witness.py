@@ -39,6 +39,7 @@ gated("publish")
 sys.exit(main(sys.argv[1:]))
 """
 FULL = pytest.mark.full  # seconds of waiting
+PROGRESS = ("ingest", "kernel", "solve", "score", "points")
 LOST = "Prefect lost sight of this run"
 
 
@@ -84,7 +85,7 @@ class Run:
         published = [p for p in (self.folder / "runs").glob("rows/*")]
         assert [json.loads(out)["run"]] == [str(p) for p in published]
         assert ended - (self.folder / "after-publish").stat().st_mtime < 30  # a busy machine; 10 s on an idle one
-        told = [line for line in err.splitlines() if line.split(":")[0] not in ("ingest", "kernel", "solve", "score")]
+        told = [line for line in err.splitlines() if line.split(":")[0] not in PROGRESS]
         assert len(told) == lines, err
         assert all(LOST in line for line in told)
         return json.loads(out), err
@@ -217,6 +218,26 @@ def server(env, tmp_path_factory):
 STAGES = ("ingest", "solve", "score", "publish")
 
 
+SLOW = """
+import sys
+import time
+
+if "flows.scribe" in sys.orig_argv:
+    time.sleep(15)
+"""
+
+
+@FULL
+def test_users_server__hears_of_a_short_run_though_its_client_starts_late(run, env, server, tmp_path):
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW)
+    path = f"{tmp_path / 'slow'}{os.pathsep}{env['PYTHONPATH']}"
+    one = run(env | {"PREFECT_API_URL": server.url, "PYTHONPATH": path})
+    one.go("score", "publish")
+    one.ends_well(lines=0)
+    assert server.newest()[0]["state_type"] == "COMPLETED"
+
+
 @FULL
 def test_users_server__that_restarts_is_told_the_rest(run, env, server):
     one = run(env | {"PREFECT_API_URL": server.url})
@@ -274,14 +295,12 @@ def test_users_server__that_hangs_costs_one_line(run, env, server):
         server.send(signal.SIGCONT)
 
 
-def test_users_server__names_a_run_by_its_best_and_has_a_task_for_each_part(env, server, tmp_path, rows_config):
+def test_users_server__names_a_run_by_its_best_and_has_a_task_for_each_part(run, env, server, rows_config):
     sweep = {"grid": {"C": [1, 10], "kernel.gamma": [0.1, 0.5]}, "folds": 3}
-    config = rows_config | {"sweep": sweep, "gate": {"min": {"accuracy": 0.1}}}
-    (tmp_path / "rows.yaml").write_text(json.dumps(config))
-    argv = [sys.executable, "-m", "flows.cli", "run", "rows.yaml", "--store", "runs", "--json"]
-    done = subprocess.run(argv, cwd=tmp_path, env=env | {"PREFECT_API_URL": server.url}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
+    one = run(env | {"PREFECT_API_URL": server.url}, rows_config | {"sweep": sweep, "gate": {"min": {"accuracy": 0.1}}})
+    one.wait_for(lambda: server.newest()[1].get("publish") == "RUNNING")
+    one.go("score", "publish")
+    record, _ = one.ends_well(lines=0)
     flow_run, stages = server.newest()
     best = record["best"]["params"]
     assert (
