@@ -15,6 +15,7 @@ from pipeline.compute.workers import VERSION
 from pipeline.config.schema import Experiment
 from pipeline.rows.dataset import Dataset
 from svmcore.points.byte_products import is_fast
+from svmcore.points.tile_products import has_tiles
 
 __all__ = ["circumstances", "origin", "products"]
 
@@ -60,7 +61,8 @@ def products() -> str:
     blas = sorted(
         {f"{i['internal_api']} {i.get('architecture', '')}".strip() for i in threadpool_info() if _is_blas(i)}
     )
-    return ", ".join([*blas, "bytes by AVX-512 VNNI" if is_fast() else "bytes as floats"])
+    exact = "bytes by AMX" if has_tiles() else "bytes by AVX-512 VNNI"
+    return ", ".join([*blas, exact if is_fast() else "bytes as floats"])
 
 
 def _is_blas(library: dict[str, Any]) -> bool:

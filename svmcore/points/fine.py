@@ -19,7 +19,7 @@ import numpy as np
 
 from svmcore.points.byte_products import (
     MOST_FEATURES,
-    LeftRows,
+    LeftSide,
     RightRows,
     add_byte_products,
     byte_products,
@@ -192,18 +192,18 @@ def _norms(k, high, low, scales, norms):  # type: ignore[no-untyped-def]
 class LeftDigits(NamedTuple):
     """Rows as the left side of products: k, m_1 and m_2; and k for a right side that has a sign of its own."""
 
-    parts: tuple[LeftRows, ...]
-    plain: LeftRows
+    parts: tuple[LeftSide, ...]
+    plain: LeftSide
 
     @classmethod
     def of(cls, codes: FineCodes) -> "LeftDigits":
         """Arranged once for many tiles."""
         k = left_rows(codes.coarse.bytes)
         digits = (left_rows(m, signed=True) for m in codes.digits)
-        return cls((k, *digits), k._replace(sums=np.zeros_like(k.sums)))  # digits have a sign: nothing to make up for
+        return cls((k, *digits), k.plain)
 
     def take(self, rows: slice) -> "LeftDigits":
-        """Rows from a multiple of 8 on."""
+        """Rows from a multiple of 16 on."""
         return LeftDigits(tuple(part.take(rows) for part in self.parts), self.plain.take(rows))
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from svmcore.points.byte_products import (
+    COLUMNS,
     MOST_FEATURES,
-    LeftRows,
+    LeftSide,
     RightRows,
     byte_products,
     left_rows,
@@ -50,6 +51,8 @@ class Codes:
         The largest abs(x - c - h k) of the rows that were coded, rounding included.
     exact
         Whether that is no more than what rounding in float64 explains.
+    part_of
+        More rows and where these begin among them, in whole tiles: what is kept of those is kept of these.
     """
 
     bytes: Any
@@ -57,6 +60,7 @@ class Codes:
     step: float
     deviation: float = 0.0
     exact: bool = True
+    part_of: "tuple[Codes, int] | None" = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -69,17 +73,22 @@ class Codes:
         return np.dtype(np.float32)
 
     def __getitem__(self, rows: Any) -> "Codes":
-        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact)
+        whole = (self, rows.start or 0) if isinstance(rows, slice) and rows.step is None else None
+        part_of = whole if whole is not None and whole[1] >= 0 and whole[1] % COLUMNS == 0 else None
+        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact, part_of)
 
     @cached_property
-    def left(self) -> LeftRows:
+    def left(self) -> LeftSide:
         """The rows as the left side of products, kept."""
         return left_rows(self.bytes)
 
     @cached_property
     def right(self) -> RightRows:
         """The rows as the right side of products, kept."""
-        return right_rows(self.bytes, signed=True)
+        if self.part_of is None:
+            return right_rows(self.bytes, signed=True)
+        whole, start = self.part_of
+        return whole.right.take(slice(start, start + len(self.bytes)))
 
     def loosened(self) -> "Codes":
         """The same, taken to deviate by all that rounding explains: other rows on the lattice are rounded too."""

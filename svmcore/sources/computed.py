@@ -15,6 +15,7 @@ from svmcore.sources.base import CHUNK, Factor, Source
 
 __all__ = ["ComputedColumns"]
 
+GRAIN = 192  # rows: whole lines of values, and whole tiles of products of bytes
 BLOCK = 6 * CHUNK  # most rows of one matrix product
 SUMMED = 6 * CHUNK  # rows whose values are summed together: 1.5 MB of float32, which the second-level cache holds
 
@@ -144,8 +145,10 @@ class ComputedColumns(Source):
 def _block_rows(n: int) -> int:
     """Rows of one matrix product of n: at most BLOCK, and a number of blocks that 2, 4 or 8 threads can share alike.
 
+    They are whole tiles of products of bytes, whose rows are then arranged once for all columns.
+
     >>> _block_rows(32_000), _block_rows(6_000), _block_rows(100)
-    (1344, 768, 256)
+    (1344, 768, 384)
     """
     count = 8 * -(-n // (8 * BLOCK))
-    return max(CHUNK, -(-n // (64 * max(1, count))) * 64)
+    return max(-(-CHUNK // GRAIN) * GRAIN, -(-n // (GRAIN * max(1, count))) * GRAIN)

@@ -12,8 +12,17 @@ from scipy import sparse
 
 from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh
 from svmcore.kernels.base import blocks
-from svmcore.points import prepared
-from svmcore.points.byte_products import add_byte_products, byte_products, left_rows, products_size, right_rows
+from svmcore.points import byte_products as bytes_module
+from svmcore.points import prepared, tile_products
+from svmcore.points.byte_products import (
+    HEIGHT,
+    LeftRows,
+    add_byte_products,
+    byte_products,
+    left_rows,
+    products_size,
+    right_rows,
+)
 from svmcore.points.lattice import encode
 from svmcore.train import Recipe, train
 
@@ -46,6 +55,16 @@ def coded(monkeypatch):
     monkeypatch.setattr(prepared, "is_fast", lambda: True)
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["tile registers", "words"])
+def each_way(request):
+    """On the registers of this processor, if it has such, and without them."""
+    if request.param and not tile_products.has_tiles():
+        pytest.skip("this processor has no tile registers, or numba or the system does not use them")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bytes_module, "has_tiles", lambda: request.param)
+        yield
+
+
 def products(A, B):
     width = -(-A.shape[1] // 4) * 4
     left, right = (np.pad(side, ((0, 0), (0, width - side.shape[1]))) for side in (A, B))
@@ -53,6 +72,7 @@ def products(A, B):
     return byte_products(left_rows(left), right_rows(right, signed=True), memory)[: len(A), : len(B)]
 
 
+@pytest.mark.usefixtures("each_way")
 @settings(max_examples=60, deadline=None)
 @given(n=st.integers(1, 20), m=st.integers(1, 110), p=st.integers(1, 40), seed=st.integers(0, 99), top=st.booleans())
 def test_byte_products__are_those_of_integers(n, m, p, seed, top):
@@ -61,6 +81,7 @@ def test_byte_products__are_those_of_integers(n, m, p, seed, top):
     np.testing.assert_array_equal(products(A.astype(np.uint8), B.astype(np.uint8)), A @ B.T)
 
 
+@pytest.mark.usefixtures("each_way")
 @settings(max_examples=60, deadline=None)
 @given(n=st.integers(1, 40), m=st.integers(1, 60), p=st.integers(1, 40), seed=st.integers(0, 99))
 def test_byte_products__leave_out_what_is_zero_on_the_left_and_take_parts(n, m, p, seed):
@@ -69,8 +90,9 @@ def test_byte_products__leave_out_what_is_zero_on_the_left_and_take_parts(n, m, 
     A[:, rng.random(4 * p) < 0.7] = 0
     A[rng.random(n) < 0.5] = 0
     left, right = left_rows(A), right_rows(B, signed=True)
-    tiles = np.add.reduceat(A.reshape(n, p, 4).any(axis=2).astype(int), np.arange(0, n, 8), axis=0)
-    assert len(left.at) == np.count_nonzero(tiles)
+    if isinstance(left, LeftRows):
+        tiles = np.add.reduceat(A.reshape(n, p, 4).any(axis=2).astype(int), np.arange(0, n, 8), axis=0)
+        assert len(left.at) == np.count_nonzero(tiles)
     memory = np.empty(products_size(n, m), np.int32)
     for first in range(0, n, 16):
         some = slice(first, min(first + 16, n))
@@ -78,17 +100,19 @@ def test_byte_products__leave_out_what_is_zero_on_the_left_and_take_parts(n, m, 
         np.testing.assert_array_equal(found, A[some].astype(int) @ B.T.astype(int))
 
 
+@pytest.mark.usefixtures("each_way")
 @settings(max_examples=60, deadline=None)
 @given(n=st.integers(1, 20), m=st.integers(1, 60), p=st.integers(1, 40), seed=st.integers(0, 99))
 def test_add_byte_products__are_of_bytes_with_a_sign_on_the_left(n, m, p, seed):
     rng = np.random.default_rng(seed)
     A, B = (rng.integers(0, 256, (k, 4 * p)).astype(np.uint8) for k in (n, m))
     A[rng.random((n, 4 * p)) < 0.7] = 128  # stands for 0
-    out = np.full((-(-n // 8) * 8, -(-m // 48) * 48), 5, np.int32)
+    out = np.full((-(-n // HEIGHT) * HEIGHT, -(-m // 48) * 48), 5, np.int32)
     add_byte_products(left_rows(A, signed=True), right_rows(B), out)
     np.testing.assert_array_equal(out[:n, :m], 5 + (A.astype(int) - 128) @ B.T.astype(int))
 
 
+@pytest.mark.usefixtures("each_way")
 def test_byte_products__of_as_many_features_as_are_allowed_do_not_overflow():
     A = np.full((2, 1 << 15), 255, np.uint8)
     assert (products(A, A) == 255**2 * (1 << 15)).all()
@@ -100,10 +124,25 @@ def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_
         "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
         "B = B.reshape(61, 8); memory = np.empty(products_size(11, 61), np.int32)\n"
         "G = byte_products(left_rows(A), right_rows(B, signed=True), memory)[:11, :61]\n"
-        "assert not is_fast() and (G == A.astype(int) @ B.T.astype(int)).all()"
+        "assert not is_fast() and isinstance(left_rows(A), LeftRows) and (G == A.astype(int) @ B.T.astype(int)).all()"
     )
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=os.environ | plain, check=True, timeout=120)
+
+
+def test_has_tiles__not_where_the_system_keeps_them(monkeypatch):
+    monkeypatch.setattr(tile_products, "_permitted", lambda: False)
+    assert not tile_products.has_tiles.__wrapped__()
+
+
+def test_codes__parts_in_whole_tiles_share_what_was_arranged_for_all():
+    codes = encode(PIXELS)[1]
+    for part, first in ((codes[96:200], 96 // 16), (codes[96:200][48:90], 144 // 16)):
+        assert np.shares_memory(part.right.panels, codes.right.panels)
+        np.testing.assert_array_equal(part.right.panels, codes.right.panels[first : first + len(part.right.panels)])
+    for part in (codes[10:90], codes[-48:], codes[::2], codes[[0, 1]]):
+        assert not np.shares_memory(part.right.panels, codes.right.panels)
+        np.testing.assert_array_equal(part.right.panels, right_rows(part.bytes, signed=True).panels)
 
 
 @everywhere
