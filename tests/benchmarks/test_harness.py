@@ -1,12 +1,16 @@
 """The judge against closed forms and LIBSVM; the floor, the results and the tables against what they claim."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from benchmarks import results
-from benchmarks.contest import judge, machine, measure, memory, worker
+from benchmarks.contest import judge, machine, measure, worker
 from benchmarks.page import claims, report, tables
 from benchmarks.suites import cases, merged_rows
 from benchmarks.suites import fits as suites
@@ -116,11 +120,21 @@ def test_floor_counts_the_entries_of_the_plan():
     assert machine.floor(rates, n=1000, p=5, n_support=100, resident=True).entries == 500_500
 
 
+PEAK = """
+import numpy as np
+from benchmarks.contest import memory
+memory.reset_peak()
+before = memory.resident_bytes()
+np.ones(2**23).sum()
+print(memory.peak_bytes() - before)
+"""
+
+
 def test_peak_memory_sees_a_temporary_array():
-    memory.reset_peak()
-    before = memory.resident_bytes()
-    np.ones(2**23).sum()
-    assert 0.9 * 2**26 < memory.peak_bytes() - before < 1.5 * 2**26
+    """In a process of its own: here others may give memory back in between, below which the peak would stay."""
+    root = Path(__file__).parents[2]
+    told = subprocess.run([sys.executable, "-c", PEAK], cwd=root, capture_output=True, text=True, check=True)
+    assert 0.9 * 2**26 < int(told.stdout) < 1.5 * 2**26
 
 
 def test_shortfall_is_the_worst_machine():
