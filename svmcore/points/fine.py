@@ -123,6 +123,10 @@ class FineCodes:
         """These rows as the right side of products."""
         return RightDigits.of(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What they are made of: another process arranges rows in its own way."""
+        return dict(dataclasses.replace(self).__dict__)
+
     def __getitem__(self, rows: Any) -> "FineCodes":
         digits = tuple(digit[rows] for digit in self.digits)
         return FineCodes(self.coarse[rows], digits, self.steps, self.missed[rows], self.norms[rows])

@@ -72,6 +72,11 @@ class Codes:
         """float32: of the kernel values that the rows are for."""
         return np.dtype(np.float32)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The integers alone: another process arranges them in its own way, and needs no rows but these."""
+        kept = dataclasses.replace(self, part_of=None)
+        return dict(kept.__dict__)
+
     def __getitem__(self, rows: Any) -> "Codes":
         whole = (self, rows.start or 0) if isinstance(rows, slice) and rows.step is None else None
         part_of = whole if whole is not None and whole[1] >= 0 and whole[1] % COLUMNS == 0 else None

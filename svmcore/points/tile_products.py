@@ -17,9 +17,21 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from svmcore.errors import Unsupported
 from svmcore.runtime.compiled import njit
 
-__all__ = ["BYTES", "LINE", "TILE", "LeftTiles", "add_on_tiles", "aligned", "has_tiles", "left_tiles", "set_on_tiles"]
+__all__ = [
+    "BYTES",
+    "LINE",
+    "PANELS",
+    "TILE",
+    "LeftTiles",
+    "add_on_tiles",
+    "aligned",
+    "has_tiles",
+    "left_tiles",
+    "set_on_tiles",
+]
 
 TILE = 16  # rows of a register, and columns of its 32-bit sums
 BYTES = 64  # of a row of a register
@@ -109,12 +121,20 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def set_on_tiles(left: LeftTiles, panels: Any, out: Any) -> None:
     """Set `out` (16 tiles, columns) to the products with rows that have a sign, `panels` as `RightRows` has them."""
+    _check()
     _set_tiles(CONFIGURATION, left.rows, left.starts, panels, out)
 
 
 def add_on_tiles(left: LeftTiles, panels: Any, out: Any) -> None:
     """Add to `out` the products of a left side with a sign and `panels` without."""
+    _check()
     _add_tiles(CONFIGURATION, left.rows, panels, out)
+
+
+def _check() -> None:
+    """Tiles may have been arranged in another process: without the registers' permit the system would end this one."""
+    if not has_tiles():
+        raise Unsupported("these rows were arranged for tile registers, which this process has not: prepare them again")
 
 
 @njit

@@ -1,6 +1,7 @@
 """Rows on a lattice: found where they are, refused where not, and exact from the bytes to the kernel's values."""
 
 import os
+import pickle
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore import RBF, Conformal, Linear, Points, Polynomial, Product, Sum, Tanh
+from svmcore.errors import Unsupported
 from svmcore.kernels.base import blocks
 from svmcore.points import byte_products as bytes_module
 from svmcore.points import prepared, tile_products
@@ -143,6 +145,27 @@ def test_codes__parts_in_whole_tiles_share_what_was_arranged_for_all():
     for part in (codes[10:90], codes[-48:], codes[::2], codes[[0, 1]]):
         assert not np.shares_memory(part.right.panels, codes.right.panels)
         np.testing.assert_array_equal(part.right.panels, right_rows(part.bytes, signed=True).panels)
+
+
+def test_codes__in_another_process_are_their_integers_alone():
+    """Rows arranged for tile registers end a process that has not asked for them; a part does not take all along."""
+    codes = encode(PIXELS)[1]
+    part = codes[96:200]
+    size = len(pickle.dumps(part))
+    assert part.left.height >= 104
+    assert part.right.columns >= 104
+    assert len(pickle.dumps(part)) == size < codes.bytes.nbytes
+    moved = "import pickle, sys; codes = pickle.load(sys.stdin.buffer); from svmcore.points.lattice import *\n"
+    moved += "print((integer_products(codes, codes) == codes.bytes.astype(int) @ codes.bytes.T.astype(int)).all())"
+    told = subprocess.run([sys.executable, "-c", moved], input=pickle.dumps(part), capture_output=True, check=True)
+    assert told.stdout.strip() == b"True"
+
+
+def test_tiles__are_refused_where_the_process_has_no_registers(monkeypatch):
+    tiles = tile_products.left_tiles(np.ones((3, 4), np.uint8), 0)
+    monkeypatch.setattr(tile_products, "has_tiles", lambda: False)
+    with pytest.raises(Unsupported, match="prepare them again"):
+        byte_products(tiles, right_rows(np.ones((3, 4), np.uint8)), np.empty(products_size(3, 3), np.int32))
 
 
 @everywhere
