@@ -23,6 +23,7 @@ from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
 from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
 from svmcore.sources import Source
+from svmcore.sources.together import solved_together
 from svmcore.train.chains import NOWHERE, Problem, Start, answers, same_optimum
 
 __all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem"]
@@ -200,12 +201,23 @@ def _answers(
     chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, watch: Watch
 ) -> Iterator[list[Ended]]:
     live = str(watch.folder)
+    give_up = functools.partial(shutil.rmtree, live, ignore_errors=True)
     if workers is not None and source is None:
         solve = functools.partial(_solve_some, live=live)
         for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):
             yield from some
         return
-    threads = min(len(chains), n_threads() if source is None else source.at_once)
-    work = [functools.partial(solve_chain, chain, live, source) for chain in chains]
     with one_blas_thread():
-        yield from side_by_side(work, threads, lambda: shutil.rmtree(live, ignore_errors=True))
+        if source is None:
+            work = [functools.partial(solve_chain, chain, live) for chain in chains]
+            yield from side_by_side(work, min(len(chains), n_threads()), give_up)
+            return
+        shares = _shares(chains[0][0], source) if len(chains) > 1 else 1
+        threads = max(source.at_once, min(shares, n_threads()))
+        solves = [functools.partial(solve_chain, chain, live) for chain in chains]
+        yield from solved_together(source, solves, min(len(chains), threads), shares, give_up)
+
+
+def _shares(task: ProblemTask, source: Source) -> int:
+    """In how many shares the memory for columns is, for as many problems like this one at a time."""
+    return Solver.create(task.solver).shares(problem_of(task, source))

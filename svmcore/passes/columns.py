@@ -33,9 +33,16 @@ def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Fl
     split_range(len(out), work, least=2 * RANGE, grain=RANGE)
 
 
-def add_block(K: Floats, weights: Floats, by_sign: bool, first: Floats, second: Floats) -> None:
-    """On this thread, of a block whose rows are columns: `add_columns_by_sign`, or else `add_columns_and_sizes`."""
-    (_add_by_sign if by_sign else _add_sizes)(K, np.arange(len(K)), weights, first, second, 0, len(first))
+def add_block(K: Floats, weights: Floats, by_sign: bool, sums: Floats) -> None:
+    """Add a block whose rows are columns to several sums (k, 2, m), by `weights` (k, len(K)), on this thread.
+
+    As `add_columns_by_sign`, or else `add_columns_and_sizes`, but one column after the other: a sum has the same bits
+    whatever other columns are in the block, for other sums.
+    """
+    for own, (first, second) in zip(weights, sums, strict=True):
+        used = np.flatnonzero(own)
+        if len(used):
+            (_add_in_order_by_sign if by_sign else _add_in_order_and_sizes)(K, used, own[used], first, second)
 
 
 def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: Floats, rest: Floats) -> None:
@@ -79,6 +86,45 @@ def _add_by_sign(matrix, rows, weights, up, down, lo, hi):  # type: ignore[no-un
             chosen[n], sizes[n] = rows[r], sign * weights[r]
             n += sign * weights[r] > 0.0
         _add_columns(matrix, chosen[:n], sizes[:n], target, lo, hi)
+
+
+@njit
+def _add_in_order_by_sign(matrix, rows, weights, up, down):  # type: ignore[no-untyped-def]
+    chosen, sizes = np.empty_like(rows), np.empty_like(weights)
+    for sign, target in ((1.0, up), (-1.0, down)):
+        n = 0
+        for r in range(len(rows)):
+            chosen[n], sizes[n] = rows[r], sign * weights[r]
+            n += sign * weights[r] > 0.0
+        _add_in_order(matrix, chosen[:n], sizes[:n], target)
+
+
+@njit
+def _add_in_order(matrix, rows, weights, out):  # type: ignore[no-untyped-def]
+    """Four columns for each load of the sum, to which they are added one after the other."""
+    k, m = len(out), len(rows)
+    for r in range(0, m - m % 4, 4):
+        a, w_a = matrix[rows[r], :k], weights[r]
+        b, w_b = matrix[rows[r + 1], :k], weights[r + 1]
+        c, w_c = matrix[rows[r + 2], :k], weights[r + 2]
+        d, w_d = matrix[rows[r + 3], :k], weights[r + 3]
+        for j in range(k):
+            out[j] = (((out[j] + w_a * a[j]) + w_b * b[j]) + w_c * c[j]) + w_d * d[j]
+    for r in range(m - m % 4, m):
+        a = matrix[rows[r], :k]
+        for j in range(k):
+            out[j] += weights[r] * a[j]
+
+
+@njit
+def _add_in_order_and_sizes(matrix, rows, weights, out, sizes):  # type: ignore[no-untyped-def]
+    k = len(out)
+    for r in range(len(rows)):
+        a, weight = matrix[rows[r], :k], weights[r]
+        for j in range(k):
+            term = weight * a[j]
+            out[j] += term
+            sizes[j] += abs(term)
 
 
 @njit

@@ -9,13 +9,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["n_threads", "one_blas_thread", "side_by_side", "split_range"]
+__all__ = ["Turns", "n_threads", "one_blas_thread", "side_by_side", "split_range"]
 
 Made = TypeVar("Made")
 
@@ -52,15 +52,8 @@ class _Pool:
         """How many threads the caller may use: one of these none but itself, those side by side share them."""
         return 1 if getattr(self._inside, "pool", False) else max(1, n_threads() // max(1, self._beside))
 
-    def beside(self, work: Callable[[], Made]) -> Made:
-        """Call `work`, one of several that are under way at once."""
-        self._count(1)
-        try:
-            return work()
-        finally:
-            self._count(-1)
-
-    def _count(self, change: int) -> None:
+    def beside(self, change: int) -> None:
+        """So many more callers are under way at once."""
         with self._lock:
             self._beside += change
 
@@ -77,6 +70,41 @@ class _Pool:
                 enter = lambda: setattr(self._inside, "pool", True)  # noqa: E731
                 self._executor = ThreadPoolExecutor(n_threads(), "svmcore", initializer=enter)
             return self._executor
+
+
+class Turns:
+    """So many callers compute at a time; one that waits for others lends its turn to them.
+
+    >>> turns = Turns(1)
+    >>> with turns, turns.lent(), turns:
+    ...     "another one's turn"
+    "another one's turn"
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free = threading.Semaphore(count)
+
+    def __enter__(self) -> None:
+        self._free.acquire()
+        _pools[-1].beside(1)
+
+    def __exit__(self, *error: object) -> None:
+        _pools[-1].beside(-1)
+        self._free.release()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """The turn is others' meanwhile."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+    def take(self, work: Callable[[], Made]) -> Made:
+        """Call `work` when it is its turn."""
+        with self:
+            return work()
 
 
 class _BlasLimit(ContextDecorator):
@@ -193,21 +221,26 @@ def split_range(n: int, work: Callable[[int, int], None], least: int = 1, grain:
 
 
 def side_by_side(
-    work: Sequence[Callable[[], Made]], threads: int, give_up: Callable[[], object] | None = None
+    work: Sequence[Callable[[], Made]],
+    threads: int,
+    give_up: Callable[[], object] | None = None,
+    turns: Turns | None = None,
 ) -> Iterator[Made]:
     """Yield what each call returns, as they end, on so many threads of their own; 0 is the caller's, one by one.
 
     While as many are under way as there are threads, none splits its ranges; the last ones do. Where the caller stops
-    or a call fails, `give_up` tells those under way, and no other is begun.
+    or a call fails, `give_up` tells those under way, and no other is begun. Calls that wait for each other need a
+    thread each: `turns` says how many of them compute at a time.
 
     >>> sorted(side_by_side([lambda: 1, lambda: 2], threads=2))
     [1, 2]
     """
     if not threads:
-        yield from (each() for each in work)
+        yield from (each() if turns is None else turns.take(each) for each in work)
         return
+    turns = turns or Turns(threads)
     with ThreadPoolExecutor(threads, "svmcore-problem") as pool:
-        futures = [pool.submit(_pools[-1].beside, each) for each in work]
+        futures = [pool.submit(turns.take, each) for each in work]
         try:
             for future in as_completed(futures):
                 yield future.result()

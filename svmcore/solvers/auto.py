@@ -58,6 +58,10 @@ class Auto(Solver):
         """Where that which it chooses does."""
         return self.for_factor(qp, rank).takes_factor(qp, rank)
 
+    def shares(self, qp: SignedQP) -> int:
+        """As pairs have it, which it chooses where columns are all that is known of K."""
+        return self._pairs.shares(qp) if qp.source.rank is None else 1
+
     @cached_property
     def _pairs(self) -> SMO:
         """What it chooses most often."""

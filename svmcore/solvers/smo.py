@@ -93,6 +93,13 @@ class SMO(Solver):
             return Shrinking(self._rounds, self.tol, self.aim(qp), monitor).solve(qp, beta, score, n_iter)
         return self._rounds(qp, beta, score, monitor, n_iter, self.tol)
 
+    def shares(self, qp: SignedQP) -> int:
+        """Of the source's, where rows are left out: then programs have few columns in common.
+
+        One that has a time limit does not wait for others.
+        """
+        return qp.source.shares if can_shrink(qp) and self.time_limit is None else 1
+
     def aim(self, qp: SignedQP) -> float:
         """The gap to solve for."""
         return self.tol * (AIM if qp.source.dtype == np.float32 else 1.0)

@@ -88,8 +88,12 @@ class Source(ABC):
         Whether `take` gives the source of some rows alone.
     repeats
         Whether a program that is solved again gives the same bits.
+    concurrent
+        Whether columns may be asked for on several threads at the same time.
     at_once
         How many programs are best solved at a time, on threads: 1 where lookups are not for several threads.
+    shares
+        How many programs that leave rows out may be solved at a time, each with a share of the memory for columns.
     """
 
     n: int
@@ -100,7 +104,9 @@ class Source(ABC):
     keeps: ClassVar[bool] = False
     can_take: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
+    concurrent: ClassVar[bool] = False
     at_once: int = 1
+    shares: int = 1
 
     @abstractmethod
     def diagonal(self) -> Floats:
@@ -140,6 +146,11 @@ class Source(ABC):
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
         """K @ coef and abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
         return matvec_and_sizes(self, coef)
+
+    def terms(self, count: int) -> float:
+        """The longest chain of additions in `outputs` of so many columns."""
+        parts = -(-count // min(CHUNK, self.capacity))
+        return count / 8.0 + 7.0 * (parts + 1.0) + 8.0  # eight at a time, what a part has over one by one
 
     @property
     def scratch_bytes(self) -> int | None:
@@ -223,7 +234,7 @@ def served(source: Source, coef: Floats, before: Served | None = None) -> Served
 
 
 def _served(source: Source, coef: Floats, added: Floats) -> Served:
-    terms = np.count_nonzero(added) / 8.0 + 8.0  # columns are added eight at a time
+    terms = source.terms(int(np.count_nonzero(added)))
     return Served(coef.copy(), *source.outputs(added), float(np.abs(added).sum()), terms)
 
 

@@ -12,6 +12,8 @@ from svmcore.sources.base import CHUNK, Factor, Lookup, Source, matvec_and_sizes
 
 __all__ = ["CachedColumns", "kept"]
 
+SHARES = 4  # of the memory at most
+
 
 def kept(source: Source, limit_bytes: int) -> Source:
     """The source itself if it keeps columns, else a cache of at most so many bytes over it."""
@@ -127,6 +129,10 @@ class CachedColumns(Source):
         more, more_sizes = self.source.outputs(np.where(there, 0.0, coef))
         return found + more, sizes + more_sizes
 
+    def terms(self, count: int) -> float:
+        """Of columns that are in the cache, or of those that are not, and their sum."""
+        return 1.0 + max(super().terms(count), self.source.terms(count))
+
     def held(self, idx: Floats) -> Floats:
         """Whether each column of `idx` is in the cache, (len(idx),) bool."""
         return self.slot_of[idx] >= 0
@@ -174,6 +180,21 @@ class CachedColumns(Source):
         age[fresh] = np.iinfo(np.int64).max
         oldest = np.argpartition(age, count - len(fresh) - 1)[: count - len(fresh)]
         return np.sort(np.concatenate([fresh, oldest]))
+
+    @property
+    def shares(self) -> int:  # type: ignore[override]
+        """As many as have room for all columns of a quarter of the rows; never of the number of threads.
+
+        So many columns are what a program asks for whose other rows are left out.
+        """
+        quarter = (self.n // 4) ** 2 * self.dtype.itemsize
+        return max(1, min(SHARES, self.limit_bytes // max(1, quarter))) if self.source.concurrent else 1
+
+    def share(self, source: Source) -> "CachedColumns":
+        """An empty cache of `source`, which is as this one's, in one share of the memory."""
+        limit = self.limit_bytes // self.shares
+        scratch = None if self._scratch_bytes is None else min(self._scratch_bytes, limit // 4)
+        return CachedColumns(source, limit, None, scratch)
 
     def take(self, rows: Floats) -> "CachedColumns":
         """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""

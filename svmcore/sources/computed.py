@@ -1,5 +1,6 @@
 """Columns computed from the rows when asked for, never kept."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -34,6 +35,7 @@ class ComputedColumns(Source):
     """
 
     can_take: ClassVar[bool] = True
+    concurrent: ClassVar[bool] = True
 
     def __init__(
         self, kernel: Kernel, points: Points, dtype: DTypeLike = np.float32, exact: ExactKernel | None = None
@@ -74,33 +76,46 @@ class ComputedColumns(Source):
 
         Where what is served is the K that is meant, its bits must be those of columns: products of other shapes differ.
         """
+        return self.outputs_of([coef])[0]
+
+    def outputs_of(self, coefs: Sequence[Floats]) -> list[tuple[Floats, Floats]]:
+        """`outputs` of each of several `coefs` (n,): a column that more than one of them wants is computed once.
+
+        The bits of each are those that it has alone, as far as those of values are.
+        """
         if self.exact is None:
-            return super().outputs(coef)
-        support = np.flatnonzero(coef)
-        sums, columns = np.zeros((2, self.n)), self._weighted(support, coef[support])
-        split_range(self.n, lambda lo, hi: self._add(columns, lo, sums[:, lo:hi]), least=SUMMED, grain=SUMMED)
-        self.n_computed += len(support)
-        return self._joined(sums)
+            return [super(ComputedColumns, self).outputs(coef) for coef in coefs]
+        weights = np.array(coefs)
+        wanted, sums = np.flatnonzero(weights.any(axis=0)), np.zeros((len(weights), 2, self.n))
+        columns = self._weighted(wanted, weights[:, wanted])
+        split_range(self.n, lambda lo, hi: self._add(columns, lo, sums[:, :, lo:hi]), least=SUMMED, grain=SUMMED)
+        self.n_computed += len(wanted)
+        return [self._joined(each) for each in sums]
 
     def outputs_within(self, idx: Floats, weights: Floats, start: int, stop: int) -> tuple[Floats, Floats]:
         """The same of the columns `idx` with their `weights`, at the rows start ... stop - 1, on this thread."""
-        sums = np.zeros((2, stop - start))
-        self._add(self._weighted(idx, weights), start, sums)
-        return self._joined(sums)
+        sums = np.zeros((1, 2, stop - start))
+        self._add(self._weighted(idx, np.asarray(weights)[None]), start, sums)
+        return self._joined(sums[0])
+
+    def terms(self, count: int) -> float:
+        """One column after the other."""
+        return count + 2.0
 
     def _weighted(self, idx: Floats, weights: Floats) -> list[tuple[Points, Floats]]:
         parts = [slice(start, start + CHUNK) for start in range(0, len(idx), CHUNK)]
-        return [(self.of_columns(idx[part]), weights[part]) for part in parts]
+        return [(self.of_columns(idx[part]), weights[:, part]) for part in parts]
 
     def _add(self, columns: list[tuple[Points, Floats]], start: int, sums: Floats) -> None:
-        """Add what the columns have at the rows from `start` on, as `add_block` does."""
+        """Add what the columns have at the rows from `start` on to `sums` (k, 2, m), as `add_block` does."""
         values = np.empty((CHUNK, SUMMED), self.dtype)
-        for lo in range(0, sums.shape[1], SUMMED):
-            hi = min(lo + SUMMED, sums.shape[1])
-            rows = self.points.rows(start + lo, start + hi)
+        for lo in range(0, sums.shape[2], SUMMED):
+            hi = min(lo + SUMMED, sums.shape[2])
+            rows, near = self.points.rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
             for left, weights in columns:
-                K = self.kernel.block(left, rows, values[: len(weights), : hi - lo])
-                add_block(K, weights, self.is_positive, sums[0, lo:hi], sums[1, lo:hi])
+                K = self.kernel.block(left, rows, values[: len(left), : hi - lo])
+                add_block(K, weights, self.is_positive, near)
+            sums[:, :, lo:hi] = near
 
     def _joined(self, sums: Floats) -> tuple[Floats, Floats]:
         up, down = sums

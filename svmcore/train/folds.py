@@ -9,7 +9,6 @@ import numpy as np
 
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
-from svmcore.runtime.threads import side_by_side
 from svmcore.solution import Solution
 from svmcore.sources import Source
 from svmcore.tasks import Answer
@@ -69,14 +68,9 @@ class Chain:
         """Of each of its trainings."""
         return len(next(iter(self.works.values())).goals) if self.works else 0
 
-    @property
-    def threads(self) -> int:
-        """On how many its problems are best solved; 0 is the caller's."""
-        return next(iter(self.works.values())).threads()
-
-    def solve(self, k: int) -> None:
-        """Problem `k` of each training, from the solution of the one before."""
-        source = next(iter(self.works.values())).source_of(k)
+    def solve(self, k: int, source: Source | None = None) -> None:
+        """Problem `k` of each training, from the solution of the one before; `source` is of its K, if it has one."""
+        source = next(iter(self.works.values())).source_of(k) if source is None else source
         every = zip(self.works.values(), self.told, strict=True)
         for _ in answers(_Next(work, k, source, self.asked, out, self.keeps) for work, out in every):
             pass
@@ -90,9 +84,9 @@ def solve(chains: Sequence[Chain]) -> None:
     """
     most = max((chain.n_problems for chain in chains), default=0)
     turns = [(chain, k) for k in range(most) for chain in chains if k < chain.n_problems]
-    threads = max((chain.threads for chain in chains), default=0)
-    for _ in side_by_side([functools.partial(chain.solve, k) for chain, k in turns], threads):
-        pass
+    works = [work for chain in chains for work in chain.works.values()]
+    if works:
+        max(works, key=lambda work: work.threads()).solve_all([functools.partial(chain.solve, k) for chain, k in turns])
 
 
 class _Next(Member[Solved]):
@@ -102,11 +96,8 @@ class _Next(Member[Solved]):
     """
 
     def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats, keeps: bool) -> None:
-        super().__init__(work, k)
-        self.source, self.asked, self.out, self.keeps = source, asked, out, keeps
-
-    def program(self) -> SignedQP:
-        return self.work.program(self.k, self.source)
+        super().__init__(work, k, source)
+        self.asked, self.out, self.keeps = asked, out, keeps
 
     def known(self, qp: SignedQP, before: Solved | None) -> Solution | None:
         return same_optimum(before, qp, self.solver.tol)

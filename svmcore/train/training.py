@@ -8,6 +8,7 @@ an order that depends on content alone, so a weight of two gives the same bits a
 import dataclasses
 import functools
 import warnings
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,7 +25,8 @@ from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, side_by_side
 from svmcore.solution import Solution
 from svmcore.solvers import Solver
-from svmcore.sources import ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
+from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
+from svmcore.sources.together import solved_together
 from svmcore.tasks import Answer, Task
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
@@ -202,13 +204,21 @@ class Work:
 
     def solve(self) -> None:
         """Solve all problems, each a chain of its own."""
-        problems = [self.problem(k) for k in range(len(self.goals))]
-        for _ in side_by_side([problem.answer for problem in problems], self.threads()):
+        self.solve_all([functools.partial(self._answer, k) for k in range(len(self.goals))])
+
+    def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:
+        """Call each of `solves` with a source for its problem, or None where `source_of` has it; several at once."""
+        if self.shares > 1 and len(solves) > 1 and isinstance(self.source, CachedColumns):
+            jobs = min(self.recipe.n_jobs or n_threads(), self.shares, len(solves))
+            every = solved_together(self.source, solves, 0 if self.recipe.n_jobs == 1 else jobs, self.shares)
+        else:
+            every = side_by_side([functools.partial(solve, None) for solve in solves], self.threads())
+        for _ in every:
             pass
 
-    def problem(self, k: int) -> Problem[None]:
+    def _answer(self, k: int, source: Source | None) -> None:
         """Problem `k` on its own."""
-        return Fitted(self, k)
+        Fitted(self, k, source).answer()
 
     def threads(self) -> int:
         """On how many threads to solve: several at once where they can share K without a lock, else 0."""
@@ -217,6 +227,13 @@ class Work:
         if isinstance(self.source, PairGrams):
             jobs = min(jobs, self.source.at_once(max(sizes)))
         return jobs if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns" else 0
+
+    @functools.cached_property
+    def shares(self) -> int:
+        """In how many shares the memory of columns is, for as many problems at a time."""
+        if self.pairs or not isinstance(self.source, CachedColumns):
+            return 1
+        return self.solver(0).shares(self.program(0, self.source))
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""
@@ -306,14 +323,14 @@ class Work:
 
 
 class Member(Problem[Kept]):
-    """Problem `k` of a training."""
+    """Problem `k` of a training, on a `source` of its own or that of the training."""
 
-    def __init__(self, work: Work, k: int) -> None:
-        self.work, self.k, self.solver = work, k, work.solver(k)
+    def __init__(self, work: Work, k: int, source: Source | None = None) -> None:
+        self.work, self.k, self.solver, self.source = work, k, work.solver(k), source
 
     def program(self) -> SignedQP:
         """The program over the K of its rows."""
-        return self.work.program(self.k, self.work.source_of(self.k))
+        return self.work.program(self.k, self.work.source_of(self.k) if self.source is None else self.source)
 
     def monitor(self, qp: SignedQP) -> Monitor:
         """That of the training."""

@@ -249,12 +249,12 @@ def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
 
 
 def test_problems__are_under_way_at_once_on_a_k_in_memory_and_one_by_one_on_a_cache(task, tmp_path, monkeypatch):
-    def counted(work, threads, give_up):
+    def counted(source, work, threads, *more):
         used.append(threads)
-        return side_by_side(work, threads, give_up)
+        return solved_together(source, work, threads, *more)
 
-    used, side_by_side = [], solve.side_by_side
-    monkeypatch.setattr(solve, "side_by_side", counted)
+    used, solved_together = [], solve.solved_together
+    monkeypatch.setattr(solve, "solved_together", counted)
     monkeypatch.setattr(resident, "n_threads", lambda: 2)
     kernel, there = Kernel.create(task.kernel).centred(), some_tasks(task, tmp_path / "mapped")
     local = computed_columns(task.dataset, kernel, np.float32)

@@ -1,0 +1,219 @@
+"""Programs that are solved at the same time on one K have the answers that each has alone, and share their passes."""
+
+import functools
+import threading
+
+import numpy as np
+import pytest
+
+from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Polynomial, Status, certify, classification
+from svmcore.estimator import SVC
+from svmcore.kernels.exact import ExactKernel
+from svmcore.runtime.threads import Turns
+from svmcore.solvers import shrinking
+from svmcore.sources import ResidentGram, together
+from svmcore.sources.together import solved_together
+
+KERNEL, N, CLASSES = RBF(2e-4), 2400, 5
+SECONDS = 60  # after which threads that wait for each other have done so for ever
+
+
+def images(n=N, p=24, seed=0):
+    """Rows of bytes, and a class for each (n,): values of K on a lattice have the same bits in any product."""
+    rng = np.random.default_rng(seed)
+    centres = rng.integers(60, 190, size=(CLASSES, p))
+    codes = rng.integers(0, CLASSES, size=n)
+    return np.clip(centres[codes] + rng.normal(scale=40.0, size=(n, p)), 0, 255).round(), codes
+
+
+def columns_of(X, kernel=KERNEL, limit=1 << 26):
+    points = kernel.prepare_gram(X, np.float32)
+    computed = ComputedColumns(kernel, points, np.float32, ExactKernel(kernel, X, like=points))
+    return CachedColumns(computed, limit, None, limit // 4)
+
+
+@pytest.fixture
+def early(monkeypatch):
+    """Leaves rows out from 64 on, however many of them violate."""
+    monkeypatch.setattr(shrinking, "LEAST", 64)
+    monkeypatch.setattr(shrinking, "WORTH_BYTES", 0)
+    monkeypatch.setattr(shrinking, "MANY", 1.0)
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Columns over all rows that each pass has computed."""
+    counts, outputs_of = [], ComputedColumns.outputs_of
+
+    def count(self, coefs):
+        if self.n == N:
+            counts.append((len(coefs), np.count_nonzero(np.any(coefs, axis=0)), np.count_nonzero(coefs)))
+        return outputs_of(self, coefs)
+
+    monkeypatch.setattr(ComputedColumns, "outputs_of", count)
+    return counts
+
+
+def programs(codes):
+    for k in range(CLASSES):
+        yield lambda source, k=k: classification(source, np.where(codes == k, 1.0, -1.0), 4.0)
+
+
+def solve(source, program):
+    return SMO().solve(program(source))
+
+
+def solved(source, codes, threads, shares=4):
+    found = {}
+
+    def each(k, program, given):
+        found[k] = solve(given, program)
+
+    solves = [functools.partial(each, k, program) for k, program in enumerate(programs(codes))]
+    assert len(list(solved_together(source, solves, threads, shares))) == CLASSES
+    return [found[k] for k in range(CLASSES)]
+
+
+# ---- answers
+@pytest.mark.parametrize("threads", [0, 1, 2, 4])
+def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, early, counted):
+    X, codes = images()
+    source = columns_of(X)
+    assert source.shares == 4
+    alone = [solve(source.share(source.source), program) for program in programs(codes)]
+    assert {found.status for found in alone} == {Status.CONVERGED}
+    counted.clear()
+    K = ResidentGram(KERNEL(X, X))
+    for one, program, found in zip(alone, programs(codes), solved(source, codes, threads), strict=True):
+        np.testing.assert_array_equal(found.beta, one.beta)
+        np.testing.assert_array_equal(found.decision, one.decision)
+        assert found.bias == one.bias
+        assert certify(program(K), found.beta).kkt_gap <= 1.1e-3
+    if threads:
+        assert max(programs for programs, _, _ in counted) == CLASSES
+        assert sum(columns for _, columns, _ in counted) < 0.8 * sum(wanted for _, _, wanted in counted)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, None])
+def test_estimator__has_the_same_bits_on_any_number_of_jobs(n_jobs, early, monkeypatch):
+    X, codes = images(p=9)
+    monkeypatch.setattr("svmcore.train.plan.SMALL_BYTES", 0)
+    monkeypatch.setattr("svmcore.train.training.SMALL_BYTES", 0)
+    machine = SVC(C=4.0, gamma=2e-4, cache_size=20, multi_class="ovr")
+    first = machine.fit(X, codes)
+    assert first.plan_ == "columns"
+    expected = first.dual_coef_.copy(), first.intercept_.copy()
+    again = machine.set_params(n_jobs=n_jobs).fit(X, codes)
+    np.testing.assert_array_equal(again.dual_coef_, expected[0])
+    np.testing.assert_array_equal(again.intercept_, expected[1])
+
+
+def test_answers__of_programs_that_work_on_all_rows_are_right_and_keep_nobody_waiting(early, monkeypatch):
+    monkeypatch.setattr(shrinking, "MANY", 0.0)  # each goes on with all rows at its first pass
+    X, codes = images(p=6)
+    K = ResidentGram(KERNEL(X, X))
+    for program, found in zip(programs(codes), solved(columns_of(X), codes, 2), strict=True):
+        assert found.status is Status.CONVERGED
+        assert certify(program(K), found.beta).kkt_gap <= 1.1e-3
+
+
+def test_shares__are_of_memory_that_has_room_and_of_columns_that_are_computed_here():
+    X, _ = images()
+    quarter = (N // 4) ** 2 * 4
+    assert [columns_of(X, limit=k * quarter).shares for k in (1, 2, 3, 9)] == [1, 2, 3, 4]
+    assert CachedColumns(ResidentGram(np.eye(90)), 1 << 26).shares == 1
+    share = columns_of(X, limit=2 * quarter).share(columns_of(X).source)
+    assert share.limit_bytes == quarter
+
+
+def test_shares__are_for_programs_that_leave_rows_out_and_have_no_time_limit(early):
+    X, codes = images()
+    qp = next(programs(codes))(columns_of(X))
+    assert SMO().shares(qp) == 4
+    assert SMO(time_limit=9.0).shares(qp) == 1
+    assert SMO().shares(next(programs(codes))(ResidentGram(KERNEL(X, X)))) == 1
+
+
+# ---- passes
+@pytest.mark.parametrize("kernel", [KERNEL, Polynomial(2, 1e-4, -1.0)], ids=["positive", "of both signs"])
+def test_outputs_of__are_sums_of_all_columns_and_their_bits_do_not_depend_on_other_sums(kernel):
+    X, _ = images()
+    rng, source = np.random.default_rng(1), columns_of(X, kernel).source
+    coefs = rng.normal(size=(4, N)) * (rng.random((4, N)) < [[0.3], [0.02], [0.5], [0.0]])
+    K = kernel(X, X)
+    for coef, (values, sizes) in zip(coefs, source.outputs_of(coefs), strict=True):
+        bound = 1e-5 * np.abs(K) @ np.abs(coef)
+        assert (np.abs(values - K @ coef) <= bound + 1e-12).all()
+        assert (np.abs(sizes - np.abs(K) @ np.abs(coef)) <= bound + 1e-12).all()
+        for a, b in zip((values, sizes), source.outputs(coef), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_an_error_in_one_solve_is_raised_and_the_others_end():
+    X, _ = images(600)
+    ended = []
+
+    def right(source):
+        source.outputs(np.ones(600))
+        ended.append(True)
+
+    def wrong(source):
+        source.outputs(np.ones(600))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(solved_together(columns_of(X), [right, wrong, right], 2, 4))
+    assert len(ended) == 2
+
+
+def test_an_error_in_a_pass_is_raised_by_all_who_wait_for_it(monkeypatch):
+    X, _ = images(600)
+    failed = []
+
+    def fails(*_):
+        raise MemoryError
+
+    def asks(source):
+        try:
+            source.outputs(np.ones(600))
+        except MemoryError:
+            failed.append(threading.get_ident())
+            raise
+
+    monkeypatch.setattr(ComputedColumns, "outputs_of", fails)
+    with pytest.raises(MemoryError):
+        list(solved_together(columns_of(X), [asks] * 3, 2, 4))
+    assert len(set(failed)) == 3
+
+
+def test_more_programs_than_a_lot_are_solved_lot_by_lot(monkeypatch):
+    monkeypatch.setattr(together, "LOT", 2)
+    X, _ = images(600)
+    coef = np.ones(600)
+    expected = columns_of(X).source.outputs(coef)[0]
+    calls = [lambda source: source.outputs(coef)[0]] * 5
+    found = list(solved_together(columns_of(X), calls, 2, 4))
+    assert len(found) == 5
+    for each in found:
+        np.testing.assert_array_equal(each, expected)
+
+
+def test_turns__so_many_compute_at_a_time_and_one_that_waits_lends_its_own():
+    turns, inside, most = Turns(1), [], []
+    met = threading.Barrier(3, timeout=SECONDS)
+
+    def work():
+        with turns:
+            inside.append(1)
+            most.append(len(inside))
+            inside.pop()
+            with turns.lent():
+                met.wait()  # would be waited for for ever if the turn were kept
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(SECONDS)
+    assert not any(each.is_alive() for each in threads)
+    assert max(most) == 1
