@@ -22,7 +22,7 @@ from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
 from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
-from svmcore.sources import Source
+from svmcore.sources import CachedColumns, Source
 from svmcore.sources.together import solved_together
 from svmcore.train.chains import NOWHERE, Problem, Start, answers, same_optimum
 
@@ -208,16 +208,16 @@ def _answers(
             yield from some
         return
     with one_blas_thread():
-        if source is None:
-            work = [functools.partial(solve_chain, chain, live) for chain in chains]
-            yield from side_by_side(work, min(len(chains), n_threads()), give_up)
+        if len(chains) > 1 and isinstance(source, CachedColumns) and _apart(chains[0][0], source):
+            solves = [functools.partial(solve_chain, chain, live) for chain in chains]
+            yield from solved_together(source, solves, n_threads(), give_up)
             return
-        shares = _shares(chains[0][0], source) if len(chains) > 1 else 1
-        threads = max(source.at_once, min(shares, n_threads()))
-        solves = [functools.partial(solve_chain, chain, live) for chain in chains]
-        yield from solved_together(source, solves, min(len(chains), threads), shares, give_up)
+        threads = min(len(chains), n_threads() if source is None else source.at_once)
+        yield from side_by_side(
+            [functools.partial(solve_chain, chain, live, source) for chain in chains], threads, give_up
+        )
 
 
-def _shares(task: ProblemTask, source: Source) -> int:
-    """In how many shares the memory for columns is, for as many problems like this one at a time."""
-    return Solver.create(task.solver).shares(problem_of(task, source))
+def _apart(task: ProblemTask, source: CachedColumns) -> bool:
+    """Whether problems like this one are best solved each in a cache of its own."""
+    return Solver.create(task.solver).shares(problem_of(task, source)) > 0

@@ -60,7 +60,7 @@ class Auto(Solver):
 
     def shares(self, qp: SignedQP) -> int:
         """As pairs have it, which it chooses where columns are all that is known of K."""
-        return self._pairs.shares(qp) if qp.source.rank is None else 1
+        return self._pairs.shares(qp) if qp.source.rank is None else 0
 
     @cached_property
     def _pairs(self) -> SMO:

@@ -253,8 +253,8 @@ class Solver(Plugin, ABC):
         return judged(qp, outcome, found, tuple(monitor.history))
 
     def shares(self, qp: SignedQP) -> int:
-        """How many programs like `qp` may be solved at a time, each on a share of the memory for columns."""
-        return 1
+        """How many programs like `qp` may be solved at a time, each with a share of the memory for columns; 0: none."""
+        return 0
 
     def takes_factor(self, qp: SignedQP, rank: int) -> bool:
         """Whether it solves programs like `qp` by a factor of `rank` columns, and asks for no column of K."""

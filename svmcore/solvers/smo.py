@@ -98,7 +98,7 @@ class SMO(Solver):
 
         One that has a time limit does not wait for others.
         """
-        return qp.source.shares if can_shrink(qp) and self.time_limit is None else 1
+        return qp.source.shares if can_shrink(qp) and self.time_limit is None else 0
 
     def aim(self, qp: SignedQP) -> float:
         """The gap to solve for."""

@@ -93,7 +93,8 @@ class Source(ABC):
     at_once
         How many programs are best solved at a time, on threads: 1 where lookups are not for several threads.
     shares
-        How many programs that leave rows out may be solved at a time, each with a share of the memory for columns.
+        How many programs that leave rows out may be solved at a time, each with a share of the memory for columns; 0
+        where all ask this source.
     """
 
     n: int
@@ -106,7 +107,7 @@ class Source(ABC):
     repeats: ClassVar[bool] = True
     concurrent: ClassVar[bool] = False
     at_once: int = 1
-    shares: int = 1
+    shares: int = 0
 
     @abstractmethod
     def diagonal(self) -> Floats:

@@ -183,12 +183,12 @@ class CachedColumns(Source):
 
     @property
     def shares(self) -> int:  # type: ignore[override]
-        """As many as have room for all columns of a quarter of the rows; never of the number of threads.
+        """As many as have room for what a program asks for: half of the columns of a quarter of the rows.
 
-        So many columns are what a program asks for whose other rows are left out.
+        The number of threads has no say: answers are the same on any.
         """
-        quarter = (self.n // 4) ** 2 * self.dtype.itemsize
-        return max(1, min(SHARES, self.limit_bytes // max(1, quarter))) if self.source.concurrent else 1
+        wanted = self.n**2 // 32 * self.dtype.itemsize
+        return max(1, min(SHARES, self.limit_bytes // max(1, wanted))) if self.source.concurrent else 0
 
     def share(self, source: Source) -> "CachedColumns":
         """An empty cache of `source`, which is as this one's, in one share of the memory."""

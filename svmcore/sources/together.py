@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from svmcore.errors import Unsupported
 from svmcore.points import Floats
 from svmcore.runtime.threads import Turns, side_by_side
 from svmcore.sources.base import Source
@@ -25,25 +26,28 @@ LOT = 16  # programs under way at once: what each keeps is some vectors of all r
 
 
 def solved_together(
-    source: Source,
+    source: CachedColumns,
     solves: Sequence[Callable[[Source], Made]],
     threads: int,
-    shares: int,
     give_up: Callable[[], object] | None = None,
 ) -> Iterator[Made]:
-    """Yield what each of `solves` returns of a source of K, as they end; see `side_by_side`.
+    """Yield what each of `solves` returns of a source as `source`, in a share of its memory; see `side_by_side`.
 
-    Where the memory for columns is in several `shares`, each solve has one, else all have `source` itself. No answer
-    depends on the number of threads.
+    As many compute at a time as there are threads, and shares. No answer depends on the number of threads.
+
+    Raises
+    ------
+    Unsupported
+        If the source has no shares.
     """
-    if shares == 1 or not isinstance(source, CachedColumns) or not isinstance(source.source, ComputedColumns):
-        yield from side_by_side([functools.partial(solve, source) for solve in solves], threads, give_up)
-        return
+    columns = source.source
+    if not isinstance(columns, ComputedColumns):
+        raise Unsupported(f"{type(columns).__name__} serves one program at a time: its columns have no shares")
     step = LOT if threads else 1
     for start in range(0, len(solves), step):
-        lot, turns = solves[start : start + step], Turns(max(1, threads))
+        lot, turns = solves[start : start + step], Turns(max(1, min(threads, source.shares)))
         passes = _Passes(turns, len(lot))
-        work = [functools.partial(_on_a_share, solve, source, source.source, passes) for solve in lot]
+        work = [functools.partial(_on_a_share, solve, source, columns, passes) for solve in lot]
         yield from side_by_side(work, len(lot) if threads else 0, give_up, turns)
 
 

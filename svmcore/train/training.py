@@ -208,9 +208,9 @@ class Work:
 
     def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:
         """Call each of `solves` with a source for its problem, or None where `source_of` has it; several at once."""
-        if self.shares > 1 and len(solves) > 1 and isinstance(self.source, CachedColumns):
-            jobs = min(self.recipe.n_jobs or n_threads(), self.shares, len(solves))
-            every = solved_together(self.source, solves, 0 if self.recipe.n_jobs == 1 else jobs, self.shares)
+        jobs = self.recipe.n_jobs or n_threads()
+        if len(solves) > 1 and isinstance(self.source, CachedColumns) and self._apart(self.source):
+            every = solved_together(self.source, solves, 0 if self.recipe.n_jobs == 1 else jobs)
         else:
             every = side_by_side([functools.partial(solve, None) for solve in solves], self.threads())
         for _ in every:
@@ -228,12 +228,9 @@ class Work:
             jobs = min(jobs, self.source.at_once(max(sizes)))
         return jobs if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns" else 0
 
-    @functools.cached_property
-    def shares(self) -> int:
-        """In how many shares the memory of columns is, for as many problems at a time."""
-        if self.pairs or not isinstance(self.source, CachedColumns):
-            return 1
-        return self.solver(0).shares(self.program(0, self.source))
+    def _apart(self, source: CachedColumns) -> bool:
+        """Whether each problem is best solved in a cache of its own."""
+        return not self.pairs and self.solver(0).shares(self.program(0, source)) > 0
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Polynomial, Status, certify, classification
+from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Polynomial, Status, Unsupported, certify, classification
 from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
 from svmcore.runtime.threads import Turns
@@ -63,23 +63,24 @@ def solve(source, program):
     return SMO().solve(program(source))
 
 
-def solved(source, codes, threads, shares=4):
+def solved(source, codes, threads):
     found = {}
 
     def each(k, program, given):
         found[k] = solve(given, program)
 
     solves = [functools.partial(each, k, program) for k, program in enumerate(programs(codes))]
-    assert len(list(solved_together(source, solves, threads, shares))) == CLASSES
+    assert len(list(solved_together(source, solves, threads))) == CLASSES
     return [found[k] for k in range(CLASSES)]
 
 
 # ---- answers
+@pytest.mark.parametrize("limit", [1 << 20, 1 << 26])
 @pytest.mark.parametrize("threads", [0, 1, 2, 4])
-def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, early, counted):
+def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit, early, counted):
     X, codes = images()
-    source = columns_of(X)
-    assert source.shares == 4
+    source = columns_of(X, limit=limit)
+    assert source.shares == (4 if limit > 1 << 20 else 1)
     alone = [solve(source.share(source.source), program) for program in programs(codes)]
     assert {found.status for found in alone} == {Status.CONVERGED}
     counted.clear()
@@ -119,19 +120,22 @@ def test_answers__of_programs_that_work_on_all_rows_are_right_and_keep_nobody_wa
 
 def test_shares__are_of_memory_that_has_room_and_of_columns_that_are_computed_here():
     X, _ = images()
-    quarter = (N // 4) ** 2 * 4
-    assert [columns_of(X, limit=k * quarter).shares for k in (1, 2, 3, 9)] == [1, 2, 3, 4]
-    assert CachedColumns(ResidentGram(np.eye(90)), 1 << 26).shares == 1
-    share = columns_of(X, limit=2 * quarter).share(columns_of(X).source)
-    assert share.limit_bytes == quarter
+    wanted = N**2 // 32 * 4
+    assert [columns_of(X, limit=k * wanted // 2).shares for k in (1, 2, 4, 6, 18)] == [1, 1, 2, 3, 4]
+    share = columns_of(X, limit=2 * wanted).share(columns_of(X).source)
+    assert share.limit_bytes == wanted
+    given = CachedColumns(ResidentGram(np.eye(90)), 1 << 26)
+    assert given.shares == 0
+    with pytest.raises(Unsupported, match="ResidentGram serves one program at a time"):
+        list(solved_together(given, [lambda source: source], 2))
 
 
 def test_shares__are_for_programs_that_leave_rows_out_and_have_no_time_limit(early):
     X, codes = images()
     qp = next(programs(codes))(columns_of(X))
     assert SMO().shares(qp) == 4
-    assert SMO(time_limit=9.0).shares(qp) == 1
-    assert SMO().shares(next(programs(codes))(ResidentGram(KERNEL(X, X)))) == 1
+    assert SMO(time_limit=9.0).shares(qp) == 0
+    assert SMO().shares(next(programs(codes))(ResidentGram(KERNEL(X, X)))) == 0
 
 
 # ---- passes
@@ -162,7 +166,7 @@ def test_an_error_in_one_solve_is_raised_and_the_others_end():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(solved_together(columns_of(X), [right, wrong, right], 2, 4))
+        list(solved_together(columns_of(X), [right, wrong, right], 2))
     assert len(ended) == 2
 
 
@@ -182,7 +186,7 @@ def test_an_error_in_a_pass_is_raised_by_all_who_wait_for_it(monkeypatch):
 
     monkeypatch.setattr(ComputedColumns, "outputs_of", fails)
     with pytest.raises(MemoryError):
-        list(solved_together(columns_of(X), [asks] * 3, 2, 4))
+        list(solved_together(columns_of(X), [asks] * 3, 2))
     assert len(set(failed)) == 3
 
 
@@ -192,7 +196,7 @@ def test_more_programs_than_a_lot_are_solved_lot_by_lot(monkeypatch):
     coef = np.ones(600)
     expected = columns_of(X).source.outputs(coef)[0]
     calls = [lambda source: source.outputs(coef)[0]] * 5
-    found = list(solved_together(columns_of(X), calls, 2, 4))
+    found = list(solved_together(columns_of(X), calls, 2))
     assert len(found) == 5
     for each in found:
         np.testing.assert_array_equal(each, expected)

@@ -25,6 +25,7 @@ from pipeline.rows.dataset import ingest, open_dataset
 from pipeline.storage.leases import LeaseLost
 from pipeline.storage.sealed import Sealed
 from svmcore.kernels import Kernel
+from svmcore.solvers import shrinking
 from svmcore.sources import ResidentGram, resident
 from svmcore.train.plan import cached
 
@@ -249,12 +250,12 @@ def test_problems__on_threads_share_one_mapping_of_K(task, monkeypatch):
 
 
 def test_problems__are_under_way_at_once_on_a_k_in_memory_and_one_by_one_on_a_cache(task, tmp_path, monkeypatch):
-    def counted(source, work, threads, *more):
+    def counted(work, threads, give_up):
         used.append(threads)
-        return solved_together(source, work, threads, *more)
+        return side_by_side(work, threads, give_up)
 
-    used, solved_together = [], solve.solved_together
-    monkeypatch.setattr(solve, "solved_together", counted)
+    used, side_by_side = [], solve.side_by_side
+    monkeypatch.setattr(solve, "side_by_side", counted)
     monkeypatch.setattr(resident, "n_threads", lambda: 2)
     kernel, there = Kernel.create(task.kernel).centred(), some_tasks(task, tmp_path / "mapped")
     local = computed_columns(task.dataset, kernel, np.float32)
@@ -264,6 +265,20 @@ def test_problems__are_under_way_at_once_on_a_k_in_memory_and_one_by_one_on_a_ca
         for ours, theirs in zip(map(read_result, here), map(solve_problem, there), strict=True):
             assert ours.certificate["dual"] == pytest.approx(theirs.certificate["dual"], rel=1e-5)
     assert used == [2, 1]
+
+
+def test_problems__that_leave_rows_out_are_under_way_at_once_on_a_cache_too(task, tmp_path, monkeypatch):
+    used, solved_together = [], solve.solved_together
+    monkeypatch.setattr(solve, "solved_together", lambda *given: used.append(given[2]) or solved_together(*given))
+    monkeypatch.setattr(shrinking, "LEAST", 16)
+    monkeypatch.setattr(solve, "n_threads", lambda: 2)
+    kernel, there = Kernel.create(task.kernel).centred(), some_tasks(task, tmp_path / "mapped")
+    here = some_tasks(task, tmp_path / "columns")
+    solve_chains(alone(here), source=cached(computed_columns(task.dataset, kernel, np.float32), 1 << 20))
+    assert used == [2]
+    for ours, theirs in zip(map(read_result, here), map(solve_problem, there), strict=True):
+        assert ours.status == "converged"
+        assert ours.certificate["dual"] == pytest.approx(theirs.certificate["dual"], rel=1e-5)
 
 
 def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp_path):
