@@ -39,7 +39,8 @@ SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its ra
 EPOCHS, SUPPORT_EPOCHS = 40.0, 650.0  # visits of all rows that a problem on a factor is worth, and of its support
 LANDMARK = {"kmeans": 3e-4, "rpcholesky": 8e-4}  # seconds to choose one, where it is not merely drawn
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
-PASSES = 3.0  # values of all rows for each support vector, where a problem is solved on a part of the rows
+OWN = 1.0  # values of all rows that a problem solved on a part of the rows is worth, for each of its support vectors,
+PASSES = 2.0  # and that passes over all rows compute for each of any problem's
 MODEL_SECONDS = 0.15  # to assemble, judge and store a model,
 STORED = 1.2e-7  # and for each number of its support vectors
 FRESH = 2e-9  # seconds of a value in memory that was not touched before: between 0.7e-9 and 7e-9 on virtual machines
@@ -220,16 +221,16 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
 def _columns_seconds(
     part: Part, threads: int, entry: float, each: float, rows: tuple[float, float]
 ) -> tuple[float, float]:
-    """Of K and of its problems where columns are computed in this process: all at once, or one problem after another.
+    """Of K and of its problems where columns are computed in this process: all at once, or as problems ask for them.
 
     `each` are seconds of a chain on a K that is there, and `rows` those that support a problem, and those that support
-    any. Large problems leave rows out, and share no columns.
+    any. Large problems leave rows out, and share their passes over all rows.
     """
     n, count, (support, union) = part.data.n_merged, len(part.chains), rows
     if holds_all(part.group.points[0].exp, part.data):
         return n * n * (0.5 * entry / threads + FRESH), count * each / min(threads, count)
     if support * n * np.dtype(part.plan.dtype).itemsize >= WORTH_BYTES:
-        return 0.0, count * each + PASSES * count * support * n * entry / threads
+        return 0.0, count * each / min(threads, count) + (OWN * count * support + PASSES * union) * n * entry / threads
     return 0.0, count * each + COLUMN_WASTE * union * n * (entry / threads + FRESH)
 
 

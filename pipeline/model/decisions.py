@@ -30,8 +30,8 @@ from svmcore.model.outputs import BLOCK
 
 __all__ = ["Recipe", "decide_test_rows"]
 
-# One core does 1e10 multiply-adds a second in float64: below ten seconds of one core, starting workers (1.7 s) and
-# reading the support vectors in each (0.6 s) would cost what they save
+# One core does 1e10 multiply-adds a second in float64: below ten seconds of one core, starting on workers and reading
+# the support vectors in each (0.6 s) would cost what they save
 LARGE = 1e11
 TASK = 5e9  # multiply-adds of one task, half a second: what a killed worker costs, and how even the last ones end
 RESULT_BYTES = 4 << 20

@@ -50,10 +50,12 @@ class Trained:
 
 
 def _scorers(session: Session) -> Workers | None:
-    """Who scores test rows if they are many: the session's workers, if they are others and see the dataset."""
-    cluster = session.exp.cluster
-    blind = cluster.remote and not session.store.is_shared
-    return None if cluster.kind == "inline" or blind else session.workers
+    """Who scores test rows if they are many: the session's workers, where they have other cores and see the dataset.
+
+    Those of this host would start first, and read what is here already.
+    """
+    blind = session.exp.cluster.remote and not session.store.is_shared
+    return session.workers if session.elsewhere and not blind else None
 
 
 def names_of(batch: Batch) -> dict[str, str]:

@@ -131,6 +131,7 @@ class Session:
     strict: bool = False  # whether only a run that is certified whole may be promoted
     release: Callable[[], None] = _nothing  # ends the workers where their report is to be published
     tell: Callable[..., None] = silently  # hears of every part of a batch, as of every step
+    elsewhere: bool = False  # whether workers have cores that this process has not
     forecast: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -170,7 +171,8 @@ def open_session(
         if exp.cluster.remote:
             _ = workers.n
         release = cluster.close if dask.report else _nothing
-        yield Session(exp, store, folder, workers, clock, progress, strict, release, tell)
+        elsewhere = exp.cluster.remote or dask.client is not None
+        yield Session(exp, store, folder, workers, clock, progress, strict, release, tell, elsewhere)
 
 
 def _opened(exp: Experiment, cluster: contextlib.ExitStack, clock: Clock, again: bool, client: Any) -> Workers:

@@ -50,7 +50,7 @@ class LowRankWork(Work):
         assert isinstance(self.source, FactorRows)
         return self.source.take(self.rows(k)) if self.pairs else self.source
 
-    def problem(self, k: int) -> Problem[None]:
+    def problem(self, k: int, source: Source | None = None) -> Problem[None]:
         """Problem `k`, of which a claim is kept."""
         return _Claim(self, k)
 

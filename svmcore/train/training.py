@@ -217,8 +217,11 @@ class Work:
             pass
 
     def _answer(self, k: int, source: Source | None) -> None:
-        """Problem `k` on its own."""
-        Fitted(self, k, source).answer()
+        self.problem(k, source).answer()
+
+    def problem(self, k: int, source: Source | None = None) -> Problem[None]:
+        """Problem `k` on its own, on a source of its K, or that which `source_of` has."""
+        return Fitted(self, k, source)
 
     def threads(self) -> int:
         """On how many threads to solve: several at once where they can share K without a lock, else 0."""

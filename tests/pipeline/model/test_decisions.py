@@ -187,3 +187,11 @@ def test_run__scores_large_test_sets_on_its_workers(
     found = run(given | {"cluster": cluster}, store=str(tmp_path / "dask"))
     assert "_decide_part" in mapped
     assert found["accuracy"] == inline["accuracy"]
+
+
+def test_run__starts_no_processes_of_this_host_for_its_test_rows(large, mapped, tmp_path):
+    """They have no other cores; a user's own workers may."""
+    given = config_at(tmp_path, 3, "npz") | {"plan": "columns", "cluster": {"kind": "local", "workers": 2}}
+    found = run(given, store=str(tmp_path / "store"))
+    assert found["accuracy"] > 0.5
+    assert mapped == []
