@@ -190,12 +190,6 @@ class CachedColumns(Source):
         wanted = self.n**2 // 32 * self.dtype.itemsize
         return max(1, min(SHARES, self.limit_bytes // max(1, wanted))) if self.source.concurrent else 0
 
-    def share(self, source: Source) -> "CachedColumns":
-        """An empty cache of `source`, which is as this one's, in one share of the memory."""
-        limit = self.limit_bytes // self.shares
-        scratch = None if self._scratch_bytes is None else min(self._scratch_bytes, limit // 4)
-        return CachedColumns(source, limit, None, scratch)
-
     def take(self, rows: Floats) -> "CachedColumns":
         """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
         self._reclaim()

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from svmcore.errors import Unsupported
 from svmcore.points import Floats
+from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import Turns, side_by_side
 from svmcore.sources.base import Source
 from svmcore.sources.cached import CachedColumns
@@ -46,37 +47,42 @@ def solved_together(
     step = LOT if threads else 1
     for start in range(0, len(solves), step):
         lot, turns = solves[start : start + step], Turns(max(1, min(threads, source.shares)))
-        passes = _Passes(turns, len(lot))
-        work = [functools.partial(_on_a_share, solve, source, columns, passes) for solve in lot]
+        passes = _Passes(columns, turns, len(lot))
+        work = [functools.partial(_on_a_share, solve, source, passes) for solve in lot]
         yield from side_by_side(work, len(lot) if threads else 0, give_up, turns)
 
 
-def _on_a_share(
-    solve: Callable[[Source], Made], source: CachedColumns, columns: ComputedColumns, passes: "_Passes"
-) -> Made:
-    member = _Member(columns, passes)
+def _on_a_share(solve: Callable[[Source], Made], source: CachedColumns, passes: "_Passes") -> Made:
+    share = _Share(source, passes)
     try:
-        return solve(source.share(member))
+        return solve(share)
     finally:
-        member.leave()
+        share.end()
 
 
 class _Passes:
-    """Passes over all rows for `count` programs, each of which is with the others until it leaves."""
+    """Passes over all rows for `count` programs, each of which is with the others until it leaves.
 
-    def __init__(self, turns: Turns, count: int) -> None:
-        self.turns, self._count = turns, count
+    Attributes
+    ----------
+    spare
+        Memory for columns that nobody uses: of those who wait.
+    """
+
+    def __init__(self, columns: ComputedColumns, turns: Turns, count: int) -> None:
+        self.columns, self.turns, self._count = columns, turns, count
+        self.spare: list[Floats] = []
         self._changed = threading.Condition()
-        self._wanted: dict[_Member, Floats] = {}
-        self._found: dict[_Member, tuple[Floats, Floats] | BaseException] = {}
+        self._wanted: dict[_Share, Floats] = {}
+        self._found: dict[_Share, tuple[Floats, Floats] | BaseException] = {}
 
-    def outputs(self, member: "_Member", coef: Floats) -> tuple[Floats, Floats]:
+    def outputs(self, share: "_Share", coef: Floats) -> tuple[Floats, Floats]:
         """K coef and its sizes, when all want a pass."""
         with self.turns.lent(), self._changed:
-            self._wanted[member] = coef
+            self._wanted[share] = coef
             self._pass()
-            self._changed.wait_for(lambda: member in self._found)
-            found = self._found.pop(member)
+            self._changed.wait_for(lambda: share in self._found)
+            found = self._found.pop(share)
         if isinstance(found, BaseException):
             raise found
         return found
@@ -91,37 +97,66 @@ class _Passes:
         """One pass for all that wait, once nobody else is waited for."""
         if len(self._wanted) < self._count or not self._wanted:
             return
-        members, coefs = list(self._wanted), list(self._wanted.values())
+        shares, coefs = list(self._wanted), list(self._wanted.values())
         self._wanted.clear()
         try:
-            self._found.update(zip(members, members[0].outputs_of(coefs), strict=True))
+            self._found.update(zip(shares, self.columns.outputs_of(coefs), strict=True))
         except BaseException as error:  # each of them has failed, and says so on its own thread
-            self._found.update(dict.fromkeys(members, error))
+            self._found.update(dict.fromkeys(shares, error))
         self._changed.notify_all()
 
 
-class _Member(ComputedColumns):
-    """The columns of one program among others; whoever asks for columns of all rows is not waited for any more."""
+class _Share(CachedColumns):
+    """The cache of one program among others; once it holds a column of all rows, it is not waited for any more."""
 
-    def __init__(self, of: ComputedColumns, passes: _Passes) -> None:
-        super().__init__(of.kernel, of.points, of.dtype, of.exact)
-        self._passes: _Passes | None = passes
+    def __init__(self, whole: CachedColumns, passes: _Passes) -> None:
+        limit = whole.limit_bytes // whole.shares
+        scratch = None if whole.scratch_bytes is None else min(whole.scratch_bytes, limit // 4)
+        super().__init__(whole.source, limit, _popped(passes.spare), scratch)
+        self._passes, self._is_alone = passes, False
 
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
-        if self._passes is None or self.exact is None:
+        """As the source's; others use the memory for columns meanwhile."""
+        passes = self._passes
+        if self._is_alone or self.exact is None:
             return super().outputs(coef)
-        return self._passes.outputs(self, coef)
+        self._lay_down()
+        try:
+            return passes.outputs(self, coef)
+        finally:
+            memory = _popped(passes.spare)
+            memory = empty(self.capacity * self.n, self.dtype) if memory is None else memory
+            self.arena = memory.reshape(self.capacity, self.n)
 
-    def fill(self, idx: Floats, out: Floats) -> Floats:
-        self.leave()
-        return super().fill(idx, out)
-
-    def finer(self) -> ComputedColumns | None:
-        self.leave()
+    def finer(self) -> Source | None:
+        """As the source's, for itself."""
+        self._leave()
         return super().finer()
 
-    def leave(self) -> None:
+    def end(self) -> None:
+        """No column is asked for any more."""
+        self._leave()
+        if not self.n_held:
+            self._lay_down()
+
+    def _leave(self) -> None:
         """Go on alone."""
-        passes, self._passes = self._passes, None
-        if passes is not None:
-            passes.leave()
+        if not self._is_alone:
+            self._is_alone = True
+            self._passes.leave()
+
+    def _fetch(self, missing: Floats) -> None:
+        self._leave()
+        super()._fetch(missing)
+
+    def _lay_down(self) -> None:
+        self._reclaim()
+        self._passes.spare.append(self.arena.reshape(-1))
+        self.arena = self.arena[:0]
+
+
+def _popped(spare: list[Floats]) -> Floats | None:
+    try:
+        return spare.pop()
+    except IndexError:
+        return None

@@ -14,7 +14,7 @@ from svmcore.solvers import shrinking
 from svmcore.sources import ResidentGram, together
 from svmcore.sources.together import solved_together
 
-KERNEL, N, CLASSES = RBF(2e-4), 2400, 5
+KERNEL, N, CLASSES = RBF(1e-5), 2400, 5
 SECONDS = 60  # after which threads that wait for each other have done so for ever
 
 
@@ -81,7 +81,7 @@ def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit,
     X, codes = images()
     source = columns_of(X, limit=limit)
     assert source.shares == (4 if limit > 1 << 20 else 1)
-    alone = [solve(source.share(source.source), program) for program in programs(codes)]
+    alone = [solve(columns_of(X, limit=limit // source.shares), program) for program in programs(codes)]
     assert {found.status for found in alone} == {Status.CONVERGED}
     counted.clear()
     K = ResidentGram(KERNEL(X, X))
@@ -91,7 +91,7 @@ def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit,
         assert found.bias == one.bias
         assert certify(program(K), found.beta).kkt_gap <= 1.1e-3
     if threads:
-        assert max(programs for programs, _, _ in counted) == CLASSES
+        assert sum(programs == CLASSES for programs, _, _ in counted) > 1
         assert sum(columns for _, columns, _ in counted) < 0.8 * sum(wanted for _, _, wanted in counted)
 
 
@@ -100,13 +100,28 @@ def test_estimator__has_the_same_bits_on_any_number_of_jobs(n_jobs, early, monke
     X, codes = images(p=9)
     monkeypatch.setattr("svmcore.train.plan.SMALL_BYTES", 0)
     monkeypatch.setattr("svmcore.train.training.SMALL_BYTES", 0)
-    machine = SVC(C=4.0, gamma=2e-4, cache_size=20, multi_class="ovr")
+    machine = SVC(C=4.0, gamma=1e-5, cache_size=20, multi_class="ovr")
     first = machine.fit(X, codes)
     assert first.plan_ == "columns"
     expected = first.dual_coef_.copy(), first.intercept_.copy()
     again = machine.set_params(n_jobs=n_jobs).fit(X, codes)
     np.testing.assert_array_equal(again.dual_coef_, expected[0])
     np.testing.assert_array_equal(again.intercept_, expected[1])
+
+
+def test_memory__of_those_who_wait_is_for_those_who_compute(early, monkeypatch):
+    """As many arenas are touched as programs compute at a time, however many are under way."""
+    arenas, rest = [], together._Share._lay_down
+
+    def count(self):
+        arenas.append(self.arena.ctypes.data)
+        rest(self)
+
+    monkeypatch.setattr(together._Share, "_lay_down", count)
+    X, codes = images()
+    solved(columns_of(X), codes, 2)
+    assert len(arenas) > CLASSES
+    assert len(set(arenas)) == 2
 
 
 def test_answers__of_programs_that_work_on_all_rows_are_right_and_keep_nobody_waiting(early, monkeypatch):
@@ -122,7 +137,7 @@ def test_shares__are_of_memory_that_has_room_and_of_columns_that_are_computed_he
     X, _ = images()
     wanted = N**2 // 32 * 4
     assert [columns_of(X, limit=k * wanted // 2).shares for k in (1, 2, 4, 6, 18)] == [1, 1, 2, 3, 4]
-    share = columns_of(X, limit=2 * wanted).share(columns_of(X).source)
+    [share] = solved_together(columns_of(X, limit=2 * wanted), [lambda source: source], 2)
     assert share.limit_bytes == wanted
     given = CachedColumns(ResidentGram(np.eye(90)), 1 << 26)
     assert given.shares == 0
