@@ -32,7 +32,7 @@ SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, 
 MOST = 0.6  # of the rows; where more violate, all are looked at
 STAGES = 8  # after which all are
 FETCHED = 3  # columns for each support vector of a sample that a solve on all rows asks for:
-WORTH_BYTES = 1 << 29  # where they are fewer bytes, it is as fast
+WORTH_BYTES = 1 << 29  # where they are fewer bytes, it is as fast, unless passes are made for several at once
 MANY = 0.5  # of the rows; where more violate at first, leaving rows out costs more stages than it saves
 
 Rounds = Callable[[SignedQP, Floats, Floats | None, Monitor, int, float], Outcome]
@@ -61,7 +61,8 @@ class Shrinking:
         at = Outcome(Status.CONVERGED, n_iter, beta, score)
         if score is None:
             at = at if beta.any() else self._sampled(qp, n_iter)
-            if FETCHED * np.count_nonzero(at.beta) * qp.m * qp.source.dtype.itemsize < WORTH_BYTES:
+            fetched = FETCHED * np.count_nonzero(at.beta) * qp.m * qp.source.dtype.itemsize
+            if fetched < WORTH_BYTES and not qp.source.shares_passes:
                 return self._on_all(qp, at)
             at = _looked_at(qp, at)
             if np.count_nonzero(_violate(at, _behind(qp, at))) > MANY * qp.m:

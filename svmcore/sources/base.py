@@ -95,6 +95,8 @@ class Source(ABC):
     shares
         How many programs that leave rows out may be solved at a time, each with a share of the memory for columns; 0
         where all ask this source.
+    shares_passes
+        Whether passes over all rows are made for several programs at once, so that they cost less than columns.
     """
 
     n: int
@@ -108,6 +110,7 @@ class Source(ABC):
     concurrent: ClassVar[bool] = False
     at_once: int = 1
     shares: int = 0
+    shares_passes: ClassVar[bool] = False
 
     @abstractmethod
     def diagonal(self) -> Floats:

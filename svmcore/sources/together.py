@@ -9,7 +9,7 @@ on all rows.
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from svmcore.errors import Unsupported
 from svmcore.points import Floats
@@ -108,6 +108,8 @@ class _Passes:
 
 class _Share(CachedColumns):
     """The cache of one program among others; once it holds a column of all rows, it is not waited for any more."""
+
+    shares_passes: ClassVar[bool] = True
 
     def __init__(self, whole: CachedColumns, passes: _Passes) -> None:
         limit = whole.limit_bytes // whole.shares

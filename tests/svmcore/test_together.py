@@ -109,6 +109,14 @@ def test_estimator__has_the_same_bits_on_any_number_of_jobs(n_jobs, early, monke
     np.testing.assert_array_equal(again.intercept_, expected[1])
 
 
+def test_answers__of_few_support_vectors_share_passes_too(early, monkeypatch, counted):
+    """Alone, columns of all rows would be as fast; here passes cost less than columns of each."""
+    monkeypatch.setattr(shrinking, "WORTH_BYTES", 1 << 60)
+    X, codes = images()
+    assert {found.status for found in solved(columns_of(X), codes, 2)} == {Status.CONVERGED}
+    assert sum(programs == CLASSES for programs, _, _ in counted) > 1
+
+
 def test_memory__of_those_who_wait_is_for_those_who_compute(early, monkeypatch):
     """As many arenas are touched as programs compute at a time, however many are under way."""
     arenas, rest = [], together._Share._lay_down
