@@ -240,8 +240,8 @@ def side_by_side(
         return
     turns = turns or Turns(threads)
     with ThreadPoolExecutor(threads, "svmcore-problem") as pool:
-        futures = [pool.submit(turns.take, each) for each in work]
         try:
+            futures = [pool.submit(turns.take, each) for each in work]
             for future in as_completed(futures):
                 yield future.result()
         except BaseException:  # Ctrl-C, SIGTERM or an error: nobody waits for the rest

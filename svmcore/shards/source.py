@@ -101,6 +101,10 @@ class ShardedSource(Source):
         values, sizes = zip(*parts, strict=True)
         return np.concatenate(values), np.concatenate(sizes).astype(np.float64)
 
+    def terms(self, count: int) -> float:
+        """Of columns that a shard holds, and of others, one after the other."""
+        return count + 9.0
+
     def diagonal(self) -> Floats:
         """K_ii (n,), float64."""
         return self._diagonal

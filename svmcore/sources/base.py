@@ -154,7 +154,8 @@ class Source(ABC):
     def terms(self, count: int) -> float:
         """The longest chain of additions in `outputs` of so many columns."""
         parts = -(-count // min(CHUNK, self.capacity))
-        return count / 8.0 + 7.0 * (parts + 1.0) + 8.0  # eight at a time, what a part has over one by one
+        together = 8.0 if self.is_positive else 4.0  # columns; those that a part has over are added one by one
+        return min(count, count / together + (together - 1.0) * parts) + 8.0
 
     @property
     def scratch_bytes(self) -> int | None:

@@ -49,15 +49,30 @@ def solved_together(
         lot, turns = solves[start : start + step], Turns(max(1, min(threads, source.shares)))
         passes = _Passes(columns, turns, len(lot))
         work = [functools.partial(_on_a_share, solve, source, passes) for solve in lot]
-        yield from side_by_side(work, len(lot) if threads else 0, give_up, turns)
+        yield from side_by_side(work, len(lot) if threads else 0, functools.partial(_give_up, passes, give_up), turns)
 
 
 def _on_a_share(solve: Callable[[Source], Made], source: CachedColumns, passes: "_Passes") -> Made:
-    share = _Share(source, passes)
+    try:
+        passes.check()
+        share = _Share(source, passes)
+    except BaseException:
+        passes.leave()
+        raise
     try:
         return solve(share)
     finally:
         share.end()
+
+
+def _give_up(passes: "_Passes", others: Callable[[], object] | None) -> None:
+    passes.end()
+    if others is not None:
+        others()
+
+
+class _GivenUp(RuntimeError):
+    """A solve that nobody wants any more; nobody hears of it."""
 
 
 class _Passes:
@@ -75,13 +90,21 @@ class _Passes:
         self._changed = threading.Condition()
         self._wanted: dict[_Share, Floats] = {}
         self._found: dict[_Share, tuple[Floats, Floats] | BaseException] = {}
+        self._ended = False
+
+    def check(self) -> None:
+        """Raise, once nobody wants the answers any more."""
+        if self._ended:
+            raise _GivenUp("nobody waits for this solve any more: another one failed, or the caller stopped")
 
     def outputs(self, share: "_Share", coef: Floats) -> tuple[Floats, Floats]:
         """K coef and its sizes, when all want a pass."""
         with self.turns.lent(), self._changed:
             self._wanted[share] = coef
             self._pass()
-            self._changed.wait_for(lambda: share in self._found)
+            self._changed.wait_for(lambda: share in self._found or self._ended)
+            if share not in self._found:
+                self.check()
             found = self._found.pop(share)
         if isinstance(found, BaseException):
             raise found
@@ -93,9 +116,15 @@ class _Passes:
             self._count -= 1
             self._pass()
 
+    def end(self) -> None:
+        """All solves end when they ask for columns or a pass the next time."""
+        self._ended = True
+        with self._changed:
+            self._changed.notify_all()
+
     def _pass(self) -> None:
         """One pass for all that wait, once nobody else is waited for."""
-        if len(self._wanted) < self._count or not self._wanted:
+        if len(self._wanted) < self._count or not self._wanted or self._ended:
             return
         shares, coefs = list(self._wanted), list(self._wanted.values())
         self._wanted.clear()
@@ -120,6 +149,7 @@ class _Share(CachedColumns):
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
         """As the source's; others use the memory for columns meanwhile."""
         passes = self._passes
+        passes.check()
         if self._is_alone or self.exact is None:
             return super().outputs(coef)
         self._lay_down()
@@ -148,6 +178,7 @@ class _Share(CachedColumns):
             self._passes.leave()
 
     def _fetch(self, missing: Floats) -> None:
+        self._passes.check()
         self._leave()
         super()._fetch(missing)
 

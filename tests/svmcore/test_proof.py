@@ -191,14 +191,21 @@ def test_bar__counts_the_rounding_of_the_objectives_own_sums():
     )
 
 
-@pytest.mark.parametrize("m", [16, 64, 800])
-def test_uncertainty__of_served_sums_is_a_rounding_for_every_eighth_term_and_eight_more(m):
-    """K = 1 and beta = 1: every output is 1, and so is what it is made of."""
+@pytest.mark.parametrize("is_positive", [True, False])
+@pytest.mark.parametrize("m", [4, 64, 800])
+def test_uncertainty__of_served_sums_is_a_rounding_for_every_addition_in_a_chain(m, is_positive):
+    """K = 1 and beta = 1: every output is 1, and so is what it is made of.
+
+    256 columns at a time, of these eight, or four where values have both signs; what is over one by one.
+    """
     p = 1.0 + np.array([2.0**-30, -(2.0**-30)] * (m // 2))
-    qp = program(np.eye(m), p, [-2] * m, [2] * m, Groups((float(m),)))
+    source = ResidentGram(np.eye(m))
+    source.is_positive = is_positive
+    qp = program(np.eye(m), p, [-2] * m, [2] * m, Groups((float(m),)), source=source)
     found = evaluate(qp, np.ones(m), INF).certificate
     assert (found.kkt_gap, found.exact) == (2.0**-29, 0)
-    assert found.uncertainty == pytest.approx(2.0 * EPS * (m / 8 + 8), rel=1e-4, abs=0.0)
+    chain = {4: 4, 64: 64 / 8 + 7, 800: 800 / 8 + 4 * 7} if is_positive else {4: 4, 64: 64 / 4 + 3, 800: 800 / 4 + 12}
+    assert found.uncertainty == pytest.approx(2.0 * EPS * (chain[m] + 8), rel=1e-4, abs=0.0)
 
 
 # ---- what counts as a proof

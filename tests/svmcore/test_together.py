@@ -2,6 +2,7 @@
 
 import functools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Polynomial, Status, Unsupported, certify, classification
 from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
+from svmcore.runtime import threads
 from svmcore.runtime.threads import Turns
 from svmcore.solvers import shrinking
 from svmcore.sources import ResidentGram, together
@@ -176,21 +178,88 @@ def test_outputs_of__are_sums_of_all_columns_and_their_bits_do_not_depend_on_oth
             np.testing.assert_array_equal(a, b)
 
 
-def test_an_error_in_one_solve_is_raised_and_the_others_end():
-    X, _ = images(600)
-    ended = []
+# ---- that end before their time
+def asks_for_ever(begun, ended):
+    """A solve that asks for passes until it is given up."""
 
-    def right(source):
-        source.outputs(np.ones(600))
-        ended.append(True)
+    def solve(source):
+        begun.set()
+        try:
+            while True:
+                source.outputs(np.ones(600))
+        except RuntimeError as error:
+            ended.append(str(error))
+            raise
+
+    return solve
+
+
+def test_an_error_in_one_solve_is_raised_and_the_others_are_given_up():
+    X, _ = images(600)
+    begun, ended = threading.Event(), []
 
     def wrong(source):
         source.outputs(np.ones(600))
         raise ZeroDivisionError
 
+    right = asks_for_ever(begun, ended)
     with pytest.raises(ZeroDivisionError):
         list(solved_together(columns_of(X), [right, wrong, right], 2))
     assert len(ended) == 2
+    assert all("nobody waits for this solve any more" in said for said in ended)
+
+
+def test_solves_that_ask_for_columns_are_given_up_where_the_caller_stops():
+    X, _ = images(600)
+    begun, told, ended = threading.Event(), [], []
+
+    def right(source):
+        begun.set()
+        try:
+            for j in range(10**9):
+                source.lookup(np.array([j % 600]))
+        except RuntimeError as error:
+            ended.append(str(error))
+            raise
+
+    solves = solved_together(columns_of(X, limit=1 << 16), [lambda _: "first", right], 2, lambda: told.append(True))
+    assert next(solves) == "first"
+    assert begun.wait(SECONDS)
+    solves.close()
+    assert told == [True]
+    assert len(ended) == 1
+
+
+def test_a_share_that_there_is_no_memory_for_is_an_error_and_nobody_waits(monkeypatch):
+    X, _ = images(600)
+    begun, ended, made = threading.Event(), [], together._Share.__init__
+
+    def fails_second(self, whole, passes):
+        if begun.is_set():
+            raise MemoryError
+        made(self, whole, passes)
+
+    monkeypatch.setattr(together._Share, "__init__", fails_second)
+    with pytest.raises(MemoryError):
+        list(solved_together(columns_of(X), [asks_for_ever(begun, ended)] * 2, 1))
+    assert len(ended) == 1
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_and_those_under_way_are_given_up(monkeypatch):
+    X, _ = images(600)
+    begun, ended, submit = threading.Event(), [], ThreadPoolExecutor.submit
+
+    def fails_second(self, *call):
+        if begun.is_set():
+            raise RuntimeError("can't start new thread")
+        future = submit(self, *call)
+        assert begun.wait(SECONDS)
+        return future
+
+    monkeypatch.setattr(threads.ThreadPoolExecutor, "submit", fails_second)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        list(solved_together(columns_of(X), [asks_for_ever(begun, ended)] * 2, 2))
+    assert len(ended) == 1
 
 
 def test_an_error_in_a_pass_is_raised_by_all_who_wait_for_it(monkeypatch):
@@ -237,10 +306,10 @@ def test_turns__so_many_compute_at_a_time_and_one_that_waits_lends_its_own():
             with turns.lent():
                 met.wait()  # would be waited for for ever if the turn were kept
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for each in threads:
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for each in workers:
         each.start()
-    for each in threads:
+    for each in workers:
         each.join(SECONDS)
-    assert not any(each.is_alive() for each in threads)
+    assert not any(each.is_alive() for each in workers)
     assert max(most) == 1
