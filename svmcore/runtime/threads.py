@@ -236,7 +236,7 @@ def side_by_side(
     [1, 2]
     """
     if not threads:
-        yield from (each() if turns is None else turns.take(each) for each in work)
+        yield from (each() for each in work)
         return
     turns = turns or Turns(threads)
     with ThreadPoolExecutor(threads, "svmcore-problem") as pool:

@@ -81,7 +81,8 @@ class ComputedColumns(Source):
     def outputs_of(self, coefs: Sequence[Floats]) -> list[tuple[Floats, Floats]]:
         """`outputs` of each of several `coefs` (n,): a column that more than one of them wants is computed once.
 
-        The bits of each are those that it has alone, as far as those of values are.
+        The bits of each are those that it has alone, where those of a value do not depend on what is computed with it:
+        of rows on a lattice and of differences.
         """
         if self.exact is None:
             return [super(ComputedColumns, self).outputs(coef) for coef in coefs]

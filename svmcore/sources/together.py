@@ -34,7 +34,9 @@ def solved_together(
 ) -> Iterator[Made]:
     """Yield what each of `solves` returns of a source as `source`, in a share of its memory; see `side_by_side`.
 
-    As many compute at a time as there are threads, and shares. No answer depends on the number of threads.
+    As many compute at a time as there are threads, and shares. No answer depends on the number of threads: which
+    programs share a pass is told by what they ask for, not by when they do, so a column is computed among the same
+    others, and has the bits that a matrix product gives it there.
 
     Raises
     ------
@@ -44,12 +46,11 @@ def solved_together(
     columns = source.source
     if not isinstance(columns, ComputedColumns):
         raise Unsupported(f"{type(columns).__name__} serves one program at a time: its columns have no shares")
-    step = LOT if threads else 1
-    for start in range(0, len(solves), step):
-        lot, turns = solves[start : start + step], Turns(max(1, min(threads, source.shares)))
+    for start in range(0, len(solves), LOT):
+        lot, turns = solves[start : start + LOT], Turns(max(1, min(threads, source.shares)))
         passes = _Passes(columns, turns, len(lot))
         work = [functools.partial(_on_a_share, solve, source, passes) for solve in lot]
-        yield from side_by_side(work, len(lot) if threads else 0, functools.partial(_give_up, passes, give_up), turns)
+        yield from side_by_side(work, len(lot), functools.partial(_give_up, passes, give_up), turns)
 
 
 def _on_a_share(solve: Callable[[Source], Made], source: CachedColumns, passes: "_Passes") -> Made:

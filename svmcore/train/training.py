@@ -210,7 +210,7 @@ class Work:
         """Call each of `solves` with a source for its problem, or None where `source_of` has it; several at once."""
         jobs = self.recipe.n_jobs or n_threads()
         if len(solves) > 1 and isinstance(self.source, CachedColumns) and self._apart(self.source):
-            every = solved_together(self.source, solves, 0 if self.recipe.n_jobs == 1 else jobs)
+            every = solved_together(self.source, solves, jobs)
         else:
             every = side_by_side([functools.partial(solve, None) for solve in solves], self.threads())
         for _ in every:

@@ -78,7 +78,7 @@ def solved(source, codes, threads):
 
 # ---- answers
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 26])
-@pytest.mark.parametrize("threads", [0, 1, 2, 4])
+@pytest.mark.parametrize("threads", [1, 2, 4])
 def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit, early, counted):
     X, codes = images()
     source = columns_of(X, limit=limit)
@@ -92,21 +92,22 @@ def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit,
         np.testing.assert_array_equal(found.decision, one.decision)
         assert found.bias == one.bias
         assert certify(program(K), found.beta).kkt_gap <= 1.1e-3
-    if threads:
-        assert sum(programs == CLASSES for programs, _, _ in counted) > 1
-        assert sum(columns for _, columns, _ in counted) < 0.8 * sum(wanted for _, _, wanted in counted)
+    assert sum(programs == CLASSES for programs, _, _ in counted) > 1
+    assert sum(columns for _, columns, _ in counted) < 0.8 * sum(wanted for _, _, wanted in counted)
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2, None])
-def test_estimator__has_the_same_bits_on_any_number_of_jobs(n_jobs, early, monkeypatch):
-    X, codes = images(p=9)
+@pytest.mark.parametrize("changed", [{"n_jobs": 1}, {"n_jobs": 2}, {"n_jobs": None}, {"verbose": True}], ids=str)
+def test_estimator__has_the_same_bits_on_any_number_of_jobs_and_watched(changed, early, monkeypatch):
+    """Of rows that are on no lattice too, whose products round as they lie among others."""
+    X, codes = images(p=40)
+    X += np.random.default_rng(3).normal(size=X.shape)
     monkeypatch.setattr("svmcore.train.plan.SMALL_BYTES", 0)
     monkeypatch.setattr("svmcore.train.training.SMALL_BYTES", 0)
-    machine = SVC(C=4.0, gamma=1e-5, cache_size=20, multi_class="ovr")
+    machine = SVC(C=4.0, gamma=1e-5, cache_size=20, multi_class="ovr", n_jobs=4)
     first = machine.fit(X, codes)
     assert first.plan_ == "columns"
     expected = first.dual_coef_.copy(), first.intercept_.copy()
-    again = machine.set_params(n_jobs=n_jobs).fit(X, codes)
+    again = machine.set_params(**changed).fit(X, codes)
     np.testing.assert_array_equal(again.dual_coef_, expected[0])
     np.testing.assert_array_equal(again.intercept_, expected[1])
 
@@ -165,7 +166,7 @@ def test_shares__are_for_programs_that_leave_rows_out_and_have_no_time_limit(ear
 
 # ---- passes
 @pytest.mark.parametrize("kernel", [KERNEL, Polynomial(2, 1e-4, -1.0)], ids=["positive", "of both signs"])
-def test_outputs_of__are_sums_of_all_columns_and_their_bits_do_not_depend_on_other_sums(kernel):
+def test_outputs_of__are_sums_of_all_columns(kernel):
     X, _ = images()
     rng, source = np.random.default_rng(1), columns_of(X, kernel).source
     coefs = rng.normal(size=(4, N)) * (rng.random((4, N)) < [[0.3], [0.02], [0.5], [0.0]])
@@ -174,8 +175,6 @@ def test_outputs_of__are_sums_of_all_columns_and_their_bits_do_not_depend_on_oth
         bound = 1e-5 * np.abs(K) @ np.abs(coef)
         assert (np.abs(values - K @ coef) <= bound + 1e-12).all()
         assert (np.abs(sizes - np.abs(K) @ np.abs(coef)) <= bound + 1e-12).all()
-        for a, b in zip((values, sizes), source.outputs(coef), strict=True):
-            np.testing.assert_array_equal(a, b)
 
 
 # ---- that end before their time
