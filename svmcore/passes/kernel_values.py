@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 from svmcore.passes.kernel_sums import values_of_distances, values_of_products
 from svmcore.points import Floats, Moments
+from svmcore.points.tile_products import aligned
 from svmcore.runtime.compiled import njit_fused, njit_sums
 
 __all__ = [
@@ -35,6 +36,7 @@ LARGEST_FLOAT32 = 1e37  # of a factor that may still be cast to float32 and mult
 TERMS = 128  # of a sum in float32
 QUAD, PART = 4, 1536  # rows and columns of values at a time, which stay in the first-level cache
 LINE, LANES = 64, 16  # bytes and float32 values of a cache line
+_I64, _LINE = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
 
 
 def float64_pass(G: Floats, x: Moments, z: Moments, out: Floats | None, function: Callable[[Floats], object]) -> Floats:
@@ -141,8 +143,9 @@ def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> N
 def _padded(X: Floats, Z: Floats) -> tuple[Floats, Floats]:
     """`X` in whole quads of rows and `Z` transposed, in whole lines, both with an even number of features."""
     n, m, p = (-(-size // whole) * whole for size, whole in ((len(X), QUAD), (len(Z), LANES), (X.shape[1], 2)))
-    left, right = np.zeros((n, p), np.float32), np.zeros((p, m), np.float32)
+    left, right = np.zeros((n, p), np.float32), aligned((p, m), np.float32)
     left[: len(X), : X.shape[1]], right[: X.shape[1], : len(Z)] = X, Z.T
+    right[X.shape[1] :], right[:, len(Z) :] = 0.0, 0.0
     return left, right
 
 
@@ -151,7 +154,7 @@ def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyp
     n, m = out.shape
     for start in range(0, m, PART):
         stop = min(start + PART, m)
-        values = np.empty((QUAD, min(PART, Z.shape[1] - start)), np.float32)
+        values = _quad(min(PART, Z.shape[1] - start))
         for first in range(0, n, QUAD):
             _values_of_differences(X, first, Z, start, gamma, values)
             for i in range(first, min(first + QUAD, n)):
@@ -163,7 +166,7 @@ def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyp
 def _sums_of_differences(X, Z, gamma, weights, out):  # type: ignore[no-untyped-def]
     n, m = len(out), Z.shape[1]
     for start in range(0, m, PART):
-        values = np.empty((QUAD, min(PART, m - start)), np.float32)
+        values = _quad(min(PART, m - start))
         for first in range(0, n, QUAD):
             _values_of_differences(X, first, Z, start, gamma, values)
             _add_quad(values, 0, weights, start, out[first : first + QUAD])
@@ -198,30 +201,108 @@ def _add_quad(values, first, weights, start, out):  # type: ignore[no-untyped-de
 
 
 @njit_fused
-def _values_of_differences(X, first, Z, start, gamma, out):  # type: ignore[no-untyped-def]
-    """Write exp(-gamma ||x - z||^2) (4, m) of rows from `first` and, transposed, from `start` on.
+def _quad(m):  # type: ignore[no-untyped-def]
+    """Room for QUAD rows of m values, whole lines of them, that begin with a cache line each."""
+    memory = np.empty(QUAD * m + LANES, np.float32)
+    first = -memory.ctypes.data % LINE // 4
+    return memory[first : first + QUAD * m].reshape(QUAD, m)
 
-    Four rows at a time, so that a value of Z is loaded once for all, and two features for one load of the sums.
-    """
-    m = out.shape[1]
-    out[:] = np.float32(0.0)
-    x0, x1, x2, x3 = X[first], X[first + 1], X[first + 2], X[first + 3]
-    t0, t1, t2, t3 = out[0], out[1], out[2], out[3]
-    for f in range(0, X.shape[1], 2):
-        a0, b0, c0, d0 = x0[f], x1[f], x2[f], x3[f]
-        a1, b1, c1, d1 = x0[f + 1], x1[f + 1], x2[f + 1], x3[f + 1]
-        z0, z1 = Z[f][start : start + m], Z[f + 1][start : start + m]
-        for j in range(m):
-            x, y = z0[j], z1[j]
-            t0[j] += (a0 - x) * (a0 - x) + (a1 - y) * (a1 - y)
-            t1[j] += (b0 - x) * (b0 - x) + (b1 - y) * (b1 - y)
-            t2[j] += (c0 - x) * (c0 - x) + (c1 - y) * (c1 - y)
-            t3[j] += (d0 - x) * (d0 - x) + (d1 - y) * (d1 - y)
+
+@njit_fused
+def _values_of_differences(X, first, Z, start, gamma, out):  # type: ignore[no-untyped-def]
+    """Write exp(-gamma ||x - z||^2) (4, m) of rows from `first` and, transposed, from `start` on."""
+    _squared_distances(
+        X[first:].ctypes.data,
+        X.strides[0],
+        Z[:, start:].ctypes.data,
+        Z.strides[0],
+        X.shape[1] // 2,
+        out.shape[1] // LANES,
+        out.ctypes.data,
+        out.strides[0],
+    )
     factor = np.float32(-gamma)
     for r in range(QUAD):
         row = out[r]
-        for j in range(m):
+        for j in range(len(row)):
             row[j] = _exp(row[j] * factor)
+
+
+@intrinsic
+def _squared_distances(typing_context, x, x_stride, z, z_stride, pairs, lines, out, out_stride):  # type: ignore[no-untyped-def]
+    """Write ||x - z||^2 of QUAD rows x (p,) and 16 `lines` columns z of (p, m): addresses, distances in bytes, counts.
+
+    Sums of even and of odd features stay in registers, a line of each row at a time, while the `pairs` of features pass
+    by: as LLVM's intermediate code, because a loop of numba loads and stores the sums at every feature.
+    """
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        x, x_stride, z, z_stride, pairs, lines, out, out_stride = arguments
+        zero = ir.Constant(_I64, 0)
+        none = ir.Constant(_LINE, [0.0] * LANES)
+        rows = [builder.add(x, builder.mul(x_stride, ir.Constant(_I64, r))) for r in range(QUAD)]
+        targets = [builder.add(out, builder.mul(out_stride, ir.Constant(_I64, r))) for r in range(QUAD)]
+
+        def line(k):  # type: ignore[no-untyped-def]
+            along = builder.mul(k, ir.Constant(_I64, LINE))
+            here = builder.add(z, along)
+
+            def pair(f, sums):  # type: ignore[no-untyped-def]
+                first = builder.mul(f, ir.Constant(_I64, 8))
+                below = builder.add(here, builder.mul(builder.mul(f, ir.Constant(_I64, 2)), z_stride))
+                columns = [_load(builder, below, zero, _LINE), _load(builder, below, z_stride, _LINE)]
+                added = []
+                for n, total in enumerate(sums):
+                    parity = n % 2
+                    at = builder.add(first, ir.Constant(_I64, 4 * parity))
+                    value = _load(builder, rows[n // 2], at, ir.FloatType())
+                    far = builder.fsub(_everywhere(builder, value), columns[parity])
+                    added.append(builder.fadd(builder.fmul(far, far, ("contract",)), total, ("contract",)))
+                return added
+
+            sums = _counted(builder, pairs, pair, [none] * (2 * QUAD))
+            for r in range(QUAD):
+                total = builder.fadd(sums[2 * r], sums[2 * r + 1])
+                builder.store(total, _address(builder, targets[r], along, _LINE)).align = 4
+            return []
+
+        _counted(builder, lines, lambda k, _: line(k), [])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 8), generate
+
+
+def _counted(builder, count, body, carried):  # type: ignore[no-untyped-def]
+    """Loop over 0 ... count - 1, at least once: `body(k, values)` gives the values of the next turn."""
+    before = builder.block
+    loop, end = builder.append_basic_block("loop"), builder.append_basic_block("after")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    k = builder.phi(_I64)
+    values = [builder.phi(value.type) for value in carried]
+    following = body(k, values)
+    more = builder.add(k, ir.Constant(_I64, 1))
+    k.add_incoming(ir.Constant(_I64, 0), before)
+    k.add_incoming(more, builder.block)
+    for value, at_first, at_next in zip(values, carried, following, strict=True):
+        value.add_incoming(at_first, before)
+        value.add_incoming(at_next, builder.block)
+    builder.cbranch(builder.icmp_signed("<", more, count), loop, end)
+    builder.position_at_end(end)
+    return following
+
+
+def _load(builder, base, offset, kind):  # type: ignore[no-untyped-def]
+    value = builder.load(_address(builder, base, offset, kind))
+    value.align = 4
+    return value
+
+
+def _everywhere(builder, value):  # type: ignore[no-untyped-def]
+    """The same float32 in every lane."""
+    nothing = ir.Constant(_LINE, ir.Undefined)
+    single = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(single, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
 
 
 @njit_fused
@@ -307,7 +388,7 @@ def _write(row, target, past_caches):  # type: ignore[no-untyped-def]
 @intrinsic
 def _stream_lines(typing_context, source, target, lines):  # type: ignore[no-untyped-def]
     """Copy `lines` cache lines between two addresses, the target's a multiple of 64, by non-temporal stores."""
-    integer, line = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
+    integer, line = _I64, _LINE
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         source, target, lines = arguments
