@@ -21,6 +21,7 @@ from svmcore.passes.kernel_tiles import Blocks, Tiles
 from svmcore.passes.kernel_values import sums_of_values
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
 from svmcore.points.byte_products import byte_products, products_size
+from svmcore.points.lattice import sides
 from svmcore.runtime.plugins import Plugin
 
 __all__ = ["NOTHING", "InnerProductKernel", "Kernel", "blocks", "check_gamma", "check_number", "reach"]
@@ -262,7 +263,7 @@ def _float64_blocks(wide: Sequence[tuple[InnerProductKernel, Floats]], P: Points
 def _lattice_blocks(exact: Sequence[tuple[InnerProductKernel, Floats]], P: Points, Q: Points) -> None:
     """As `blocks`, with integer products in tiles that stay in cache."""
     T = np.empty(products_size(min(LATTICE_ROWS, len(P)), min(LATTICE_COLUMNS, len(Q))), np.int32)
-    rows, packed, unit = P.values.left, Q.values.right, P.values.step**2
+    (rows, packed), unit = sides(P.values, Q.values), P.values.step**2
     for j in range(0, len(Q), LATTICE_COLUMNS):
         across = slice(j, min(j + LATTICE_COLUMNS, len(Q)))
         columns, right = packed.take(across), Q.moments.take(across)

@@ -1,12 +1,23 @@
 """Weighted sums of columns of K in float64: what a product with K and an update of scores are made of."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["add_block", "add_columns", "add_columns_and_sizes", "add_columns_by_sign", "add_columns_compensated"]
+__all__ = [
+    "Weighted",
+    "add_block",
+    "add_columns",
+    "add_columns_and_sizes",
+    "add_columns_by_sign",
+    "add_columns_compensated",
+    "weighted",
+]
 
 SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
@@ -33,16 +44,36 @@ def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Fl
     split_range(len(out), work, least=2 * RANGE, grain=RANGE)
 
 
-def add_block(K: Floats, weights: Floats, by_sign: bool, sums: Floats) -> None:
-    """Add a block whose rows are columns to several sums (k, 2, m), by `weights` (k, len(K)), on this thread.
+class Weighted(NamedTuple):
+    """Columns of a block that one sum is of, with their weights; if signed, of positive weight, and the others' sizes.
+
+    Threads that add many blocks wait for the interpreter: what is the same for all is told once.
+    """
+
+    used: Floats
+    weights: Floats
+    others: Floats
+    sizes: Floats
+
+
+def weighted(weights: Floats, by_sign: bool) -> Weighted:
+    """The columns whose weight, of `weights` (m,), is not 0."""
+    used = np.flatnonzero(weights > 0.0) if by_sign else np.flatnonzero(weights)
+    others = np.flatnonzero(weights < 0.0) if by_sign else used[:0]
+    return Weighted(used, weights[used], others, -weights[others])
+
+
+def add_block(K: Floats, every: Sequence[Weighted], by_sign: bool, sums: Floats) -> None:
+    """Add a block whose rows are columns to several sums (k, 2, m), on this thread.
 
     As `add_columns_by_sign`, or else `add_columns_and_sizes`, but one column after the other: a sum has the same bits
     whatever other columns are in the block, for other sums.
     """
-    for own, (first, second) in zip(weights, sums, strict=True):
-        used = np.flatnonzero(own)
-        if len(used):
-            (_add_in_order_by_sign if by_sign else _add_in_order_and_sizes)(K, used, own[used], first, second)
+    for (used, weights, others, sizes), (first, second) in zip(every, sums, strict=True):
+        if by_sign:
+            _add_in_order_by_sign(K, used, weights, others, sizes, first, second)
+        elif len(used):
+            _add_in_order_and_sizes(K, used, weights, first, second)
 
 
 def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: Floats, rest: Floats) -> None:
@@ -89,14 +120,9 @@ def _add_by_sign(matrix, rows, weights, up, down, lo, hi):  # type: ignore[no-un
 
 
 @njit
-def _add_in_order_by_sign(matrix, rows, weights, up, down):  # type: ignore[no-untyped-def]
-    chosen, sizes = np.empty_like(rows), np.empty_like(weights)
-    for sign, target in ((1.0, up), (-1.0, down)):
-        n = 0
-        for r in range(len(rows)):
-            chosen[n], sizes[n] = rows[r], sign * weights[r]
-            n += sign * weights[r] > 0.0
-        _add_in_order(matrix, chosen[:n], sizes[:n], target)
+def _add_in_order_by_sign(K, used, weights, others, sizes, up, down):  # type: ignore[no-untyped-def]
+    _add_in_order(K, used, weights, up)
+    _add_in_order(K, others, sizes, down)
 
 
 @njit

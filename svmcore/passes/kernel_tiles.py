@@ -18,6 +18,7 @@ from svmcore.passes.kernel_sums import (
 from svmcore.points import Floats, Points, inner_products
 from svmcore.points.byte_products import COLUMNS, byte_products, products_size
 from svmcore.points.fine import products_of, scales_of
+from svmcore.points.lattice import sides
 
 __all__ = ["GRAIN", "Blocks", "Distances", "FineProducts", "Products", "Tiles"]
 
@@ -103,7 +104,7 @@ class Distances(Tiles):
         unit = P.values.step**2
         self.factor = gamma * unit
         self.a, self.b = (np.rint(side.moments.norm2 / unit).astype(np.int32) for side in (P, Q))
-        self.left, self.right = P.values.left, Q.values.right
+        self.left, self.right = sides(P.values, Q.values)
 
     def memory(self) -> Floats:
         """Of a tile, and of integers."""

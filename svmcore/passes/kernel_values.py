@@ -7,6 +7,7 @@ writes to: that took more time than the exponentials.
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -14,14 +15,12 @@ from numba.extending import intrinsic
 
 from svmcore.passes.kernel_sums import values_of_distances, values_of_products
 from svmcore.points import Floats, Moments
-from svmcore.points.tile_products import aligned
 from svmcore.runtime.compiled import njit_fused, njit_sums
 
 __all__ = [
     "EXP_FLOAT32",
     "LARGEST_FLOAT32",
     "TERMS",
-    "centred_powers",
     "exp_of_differences",
     "exp_of_distances",
     "exp_pass",
@@ -88,7 +87,7 @@ def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-d
 
 
 def exp_of_distances(G: Floats, unit: float, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Floats) -> Floats:
-    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 unit G)): `G` int32, the norms multiples of `unit`."""
+    """Out = exp(-gamma (||x||^2 + ||z||^2 - 2 unit G)): rows of int32 `G` contiguous, norms multiples of `unit`."""
     a, b = x_norm2 / unit, z_norm2 / unit
     if out.dtype == np.float32 and gamma * unit <= LARGEST_FLOAT32:
         _exp_of_distances(G, a, b, gamma * unit, out, _is_spread(out))
@@ -101,32 +100,38 @@ def exp_of_distances(G: Floats, unit: float, x_norm2: Floats, z_norm2: Floats, g
 def _exp_of_distances(G, a, b, gamma, out, past_caches):  # type: ignore[no-untyped-def]
     n, m = G.shape
     factor = np.float32(-gamma)
-    row, distances, right = np.empty(m, np.float32), np.empty(m, np.int32), np.empty(m, np.int32)
+    row, right = np.empty(m, np.float32), np.empty(m, np.int32)
     for j in range(m):
         right[j] = np.int32(np.rint(b[j]))
     for i in range(n):
-        source, target, left = G[i], out[i], np.int32(np.rint(a[i]))
-        for j in range(m):
-            distances[j] = source[j]
-        for j in range(m):
-            distance = np.int32(np.int32(left + right[j]) - np.int32(distances[j] + distances[j]))
+        source, target, left = numba.carray(_int32_at(G[i].ctypes.data), m), out[i], np.int32(np.rint(a[i]))
+        for j in range(m):  # of a row that is known to be contiguous: else this runs as scalars
+            distance = np.int32(np.int32(left + right[j]) - np.int32(source[j] + source[j]))
             row[j] = _exp(np.float32(distance) * factor)
         _write(row, target, past_caches)
     _fence()
 
 
+@intrinsic
+def _int32_at(typing_context, address):  # type: ignore[no-untyped-def]
+    """An address as a pointer to int32."""
+    pointer = types.CPointer(types.int32)
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(arguments[0], context.get_value_type(pointer))
+
+    return pointer(types.intp), generate
+
+
 def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Floats:
     """Out = exp(-gamma sum_f (X_if - Z_jf)^2) in float32 of float32 rows with few features."""
-    _exp_of_differences(*_padded(X, Z), gamma, out, _is_spread(out))
+    _exp_of_differences(X, Z, gamma, out, _is_spread(out))
     return out
 
 
 def sums_of_differences(X: Floats, Z: Floats, gamma: float, weights: Floats, out: Floats) -> None:
     """As `sums_of_values`, of the values above, which are at least 0."""
-    left, right = _padded(X, Z)
-    padded = np.zeros((len(weights), right.shape[1]), np.float32)
-    padded[:, : len(Z)] = weights
-    _sums_of_differences(left, right, gamma, padded, out)
+    _sums_of_differences(X, Z, gamma, weights, out)
 
 
 def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> None:
@@ -140,23 +145,40 @@ def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> N
         _sums_of_values(np.abs(K), weights[plain:], out[:, plain:])
 
 
-def _padded(X: Floats, Z: Floats) -> tuple[Floats, Floats]:
-    """`X` in whole quads of rows and `Z` transposed, in whole lines, both with an even number of features."""
-    n, m, p = (-(-size // whole) * whole for size, whole in ((len(X), QUAD), (len(Z), LANES), (X.shape[1], 2)))
-    left, right = np.zeros((n, p), np.float32), aligned((p, m), np.float32)
-    left[: len(X), : X.shape[1]], right[: X.shape[1], : len(Z)] = X, Z.T
-    right[X.shape[1] :], right[:, len(Z) :] = 0.0, 0.0
-    return left, right
+@njit_fused
+def _in_quads(X):  # type: ignore[no-untyped-def]
+    """`X` in whole quads of rows, with an even number of features."""
+    out = np.zeros((-(-len(X) // QUAD) * QUAD, (X.shape[1] + 1) // 2 * 2), np.float32)
+    for i in range(len(X)):
+        for f in range(X.shape[1]):
+            out[i, f] = X[i, f]
+    return out
+
+
+@njit_fused
+def _in_lines(Z):  # type: ignore[no-untyped-def]
+    """`Z` transposed, in whole lines, with an even number of features."""
+    m, p = Z.shape
+    lines = -(-m // LANES)
+    out = _aligned((p + 1) // 2 * 2, lines * LANES)
+    out[p:] = np.float32(0.0)
+    for start in range(0, lines * LANES, LANES):
+        for f in range(p):
+            line = out[f, start : start + LANES]
+            for lane in range(LANES):
+                line[lane] = Z[start + lane, f] if start + lane < m else np.float32(0.0)
+    return out
 
 
 @njit_fused
 def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyped-def]
     n, m = out.shape
+    left, right = _in_quads(X), _in_lines(Z)
     for start in range(0, m, PART):
         stop = min(start + PART, m)
-        values = _quad(min(PART, Z.shape[1] - start))
+        values = _aligned(QUAD, min(PART, right.shape[1] - start))
         for first in range(0, n, QUAD):
-            _values_of_differences(X, first, Z, start, gamma, values)
+            _values_of_differences(left, first, right, start, gamma, values)
             for i in range(first, min(first + QUAD, n)):
                 _write(values[i - first], out[i, start:stop], past_caches)
     _fence()
@@ -164,12 +186,16 @@ def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyp
 
 @njit_sums
 def _sums_of_differences(X, Z, gamma, weights, out):  # type: ignore[no-untyped-def]
-    n, m = len(out), Z.shape[1]
-    for start in range(0, m, PART):
-        values = _quad(min(PART, m - start))
-        for first in range(0, n, QUAD):
-            _values_of_differences(X, first, Z, start, gamma, values)
-            _add_quad(values, 0, weights, start, out[first : first + QUAD])
+    left, right = _in_quads(X), _in_lines(Z)
+    padded = np.zeros((len(weights), right.shape[1]), np.float32)
+    for k in range(len(weights)):
+        for j in range(len(Z)):
+            padded[k, j] = weights[k, j]
+    for start in range(0, right.shape[1], PART):
+        values = _aligned(QUAD, min(PART, right.shape[1] - start))
+        for first in range(0, len(out), QUAD):
+            _values_of_differences(left, first, right, start, gamma, values)
+            _add_quad(values, 0, padded, start, out[first : first + QUAD])
 
 
 @njit_sums
@@ -201,11 +227,11 @@ def _add_quad(values, first, weights, start, out):  # type: ignore[no-untyped-de
 
 
 @njit_fused
-def _quad(m):  # type: ignore[no-untyped-def]
-    """Room for QUAD rows of m values, whole lines of them, that begin with a cache line each."""
-    memory = np.empty(QUAD * m + LANES, np.float32)
+def _aligned(n, m):  # type: ignore[no-untyped-def]
+    """Room for n rows of m values, whole lines of them, that begin with a cache line each."""
+    memory = np.empty(n * m + LANES, np.float32)
     first = -memory.ctypes.data % LINE // 4
-    return memory[first : first + QUAD * m].reshape(QUAD, m)
+    return memory[first : first + n * m].reshape(n, m)
 
 
 @njit_fused
@@ -320,45 +346,6 @@ def _exp(x):  # type: ignore[no-untyped-def]
     p = p * r * r + r + np.float32(1.0)
     bits = np.int32(np.int32(np.int32(k) + np.int32(127)) << np.int32(23))
     return p * bits.view(np.float32)
-
-
-def centred_powers(G: Floats, gamma: float, a: Floats, b: Floats, A: float, degree: int, out: Floats) -> None:
-    """Write the centred polynomial of products `G`: g h(T, S) + a D of `svmcore.kernels.centred`."""
-    _centred_powers(G, gamma, a, b, A, degree, out, _complete(b + A, A, degree), _complete(a + A, A, degree))
-
-
-def _complete(x: Floats, A: float, degree: int) -> Floats:
-    """h_n(x, A) (degree, m) for n = 0 ... degree - 1."""
-    h, power = np.ones((max(1, degree), len(x))), 1.0
-    for n in range(1, degree):
-        power *= A
-        h[n] = x * h[n - 1] + power
-    return h
-
-
-@njit_fused
-def _centred_powers(G, gamma, a, b, A, degree, out, h_t, h_s):  # type: ignore[no-untyped-def]
-    n, m = G.shape
-    row, S, T = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
-    H, D, power = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)
-    for i in range(n):
-        source, target, s, x = G[i], out[i], A + a[i], a[i]
-        for j in range(m):
-            row[j] = gamma * source[j]
-        for j in range(m):
-            S[j] = s + b[j]
-            T[j] = S[j] + row[j]
-            H[j], D[j], power[j] = 1.0, 0.0, 1.0
-        for k in range(1, degree):
-            h, first = h_t[k - 1], h_s[k - 1, i]
-            for j in range(m):
-                power[j] *= S[j]
-                H[j] = T[j] * H[j] + power[j]
-                D[j] = S[j] * D[j] + b[j] * (first + h[j])
-        for j in range(m):
-            row[j] = row[j] * H[j] + x * D[j]
-        for j in range(m):
-            target[j] = row[j]
 
 
 # ---- writing past the caches

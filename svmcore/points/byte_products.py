@@ -5,6 +5,9 @@ pass by, but for those that are 0 in all rows of the tile: of pictures that is h
 VNNI multiplies and adds 64 pairs of bytes in one instruction, of which one has a sign. Where there are tile registers,
 products are made on these (`tile_products`), faster by a quarter where most is 0 and up to four times where nothing is.
 Elsewhere the same sums are made in plain steps, too slow to pay. All three are exact, so their bits are the same.
+
+Rows of nothing but 0 and 1 are packed, 32 features in a word: a product is the number of bits that two words have in
+common, in an eighth of the words. They are a form of their own on both sides, `left_bits` and `right_bits`.
 """
 
 from functools import lru_cache
@@ -41,8 +44,10 @@ __all__ = [
     "add_byte_products",
     "byte_products",
     "is_fast",
+    "left_bits",
     "left_rows",
     "products_size",
+    "right_bits",
     "right_rows",
 ]
 
@@ -50,6 +55,7 @@ MOST_FEATURES = 1 << 15  # 255^2 times as many < 2^31: every sum fits an int32
 ROWS, LANES = 8, 16  # of a tile of sums: ROWS x PANELS registers of LANES
 COLUMNS = PANELS * LANES
 HEIGHT = max(ROWS, TILE)  # rows of a tile, whatever makes it
+UNSIGNED, SIGNED, BITS = 0, 1, 2
 SIGN = 0x80808080  # four bytes k - 128 with a sign are those of k with these bits flipped
 
 
@@ -82,12 +88,15 @@ class LeftRows(NamedTuple):
         (tiles + 1,): where the steps of each tile begin.
     sums
         128 sum_f k_f (rows,) int32 of bytes without a sign: what the sign of the right side takes away.
+    form
+        What a word is: four bytes of UNSIGNED or SIGNED integers, or 32 BITS.
     """
 
     words: Any
     at: Any
     first: Any
     sums: Any
+    form: int
 
     @property
     def height(self) -> int:
@@ -111,7 +120,7 @@ LeftSide = LeftRows | LeftTiles
 class RightRows(NamedTuple):
     """Rows of bytes as the right side of products."""
 
-    panels: Any  # (columns / 16, steps, 16) words of four bytes, on a cache line; up to whole tiles
+    panels: Any  # (columns / 16, steps, 16) words of four bytes or 32 bits, on a cache line; up to whole tiles
 
     @property
     def columns(self) -> int:
@@ -129,13 +138,33 @@ def left_rows(rows: Any, signed: bool = False) -> LeftSide:
     return left_tiles(rows, SIGN & 0xFF if signed else 0) if has_tiles() else _left_words(rows, signed)
 
 
+def left_bits(rows: Any) -> LeftRows:
+    """Rows of uint8 that are 0 or 1 as the left side, for a right side of bits."""
+    left = _left_words(_packed(rows), signed=False)
+    return left._replace(sums=np.zeros_like(left.sums), form=BITS)
+
+
+def right_bits(rows: Any) -> RightRows:
+    """Rows of uint8 that are 0 or 1 as the right side, for a left side of bits."""
+    packed = _packed(rows)
+    panels = aligned((-(-len(rows) // COLUMNS) * PANELS, packed.shape[1] // 4, LANES), np.uint32)
+    _pack(packed.view(np.uint32), np.uint32(0), panels)
+    return RightRows(panels)
+
+
+def _packed(rows: Any) -> Any:
+    """(n, width) uint8 with eight features in a byte, the width a multiple of 4."""
+    bits = np.packbits(rows, axis=1)
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 4))))
+
+
 def _left_words(rows: Any, signed: bool) -> LeftRows:
     n, width = rows.shape
     tiles = -(-n // ROWS)
     words, at = np.empty((tiles * (width // 4), ROWS), np.uint32), np.empty(tiles * (width // 4), np.int32)
     first, sums = np.zeros(tiles + 1, np.int64), np.zeros(tiles * ROWS, np.int32)
     _arrange(rows.view(np.uint32), np.uint32(SIGN if signed else 0), words, at, first, sums)
-    return LeftRows(words[: first[-1]], at[: first[-1]], first, sums)
+    return LeftRows(words[: first[-1]], at[: first[-1]], first, sums, SIGNED if signed else UNSIGNED)
 
 
 def right_rows(rows: Any, signed: bool = False) -> RightRows:
@@ -150,16 +179,15 @@ def right_rows(rows: Any, signed: bool = False) -> RightRows:
 def byte_products(left: LeftSide, right: RightRows, memory: Any) -> Any:
     """Sum_f left[i, f] right[j, f] in whole tiles, of rows without and with a sign, in this order.
 
-    Bytes k without a sign on both sides are given as k - 128 on the right, which is made up for. Returns int32, a view
-    of `memory`; padding gives what lies beyond.
+    Bytes k without a sign on both sides are given as k - 128 on the right, which is made up for; bits are given on both
+    sides. Returns int32, a view of `memory`; padding gives what lies beyond.
     """
     first = -memory.ctypes.data % LINE // 4
     out = memory[first : first + left.height * right.columns].reshape(left.height, right.columns)
     if isinstance(left, LeftTiles):
         set_on_tiles(left, right.panels, out)
         return out
-    _start(left.sums, out)
-    _add_tiles(left.words, left.at, left.first, False, right.panels, out)
+    _set_products(*left, right.panels, out)
     return out
 
 
@@ -168,7 +196,7 @@ def add_byte_products(left: LeftSide, right: RightRows, out: Any) -> None:
     if isinstance(left, LeftTiles):
         add_on_tiles(left, right.panels, out)
     else:
-        _add_tiles(left.words, left.at, left.first, True, right.panels, out)
+        _add_tiles(left.words, left.at, left.first, left.form, right.panels, out)
 
 
 @njit
@@ -223,10 +251,11 @@ _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _SUMS, _BYTES = ir.VectorType(_I32, LANES), ir.VectorType(_I8, 4 * LANES)
 
 
-def _tile(left_has_sign: bool) -> Any:
+def _tile(add: Any) -> Any:
     """A function that adds to a tile (ROWS, COLUMNS) of sums; it takes addresses, distances in bytes, and counts.
 
-    As LLVM's intermediate code, because no loop of numba keeps 24 sums in registers.
+    `add(builder, sums, word, column)` is what a word of the left side and one of the right add to a line of sums. As
+    LLVM's intermediate code, because no loop of numba keeps 24 sums in registers.
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -257,8 +286,7 @@ def _tile(left_has_sign: bool) -> Any:
         added = []
         for r in range(ROWS):
             word = _broadcast(builder, load(at(words, ir.Constant(_I64, 4), r, down, _I32), 4))
-            pairs = [(column, word) if left_has_sign else (word, column) for column in columns]
-            added.append([_add_products(builder, sums[r][c], *pairs[c]) for c in range(PANELS)])
+            added.append([add(builder, sums[r][c], word, columns[c]) for c in range(PANELS)])
         following = builder.add(k, one)
         k.add_incoming(zero, entry)
         k.add_incoming(following, loop)
@@ -304,11 +332,26 @@ def _add_products(builder, sums, unsigned, signed):  # type: ignore[no-untyped-d
     return sums
 
 
-_unsigned_tile, _signed_tile = _tile(left_has_sign=False), _tile(left_has_sign=True)
+def _add_signed(builder, sums, signed, unsigned):  # type: ignore[no-untyped-def]
+    """As `_add_products`, the other way round."""
+    return _add_products(builder, sums, unsigned, signed)
+
+
+def _add_common_bits(builder, sums, left, right):  # type: ignore[no-untyped-def]
+    """sums[l] + the number of bits that lane l has in both: one instruction, or a table of half bytes."""
+    name = f"llvm.ctpop.v{LANES}i32"
+    function = builder.module.globals.get(name)
+    function = function or ir.Function(builder.module, ir.FunctionType(_SUMS, [_SUMS]), name)
+    return builder.add(sums, builder.call(function, [builder.and_(left, right)]))
+
+
+_unsigned_tile = _tile(_add_products)
+_signed_tile = _tile(_add_signed)
+_bits_tile = _tile(_add_common_bits)
 
 
 @njit
-def _add_tiles(words, at, first, left_has_sign, panels, out):  # type: ignore[no-untyped-def]
+def _add_tiles(words, at, first, form, panels, out):  # type: ignore[no-untyped-def]
     """Tile by tile: a panel stays in the first-level cache, the left side in the second."""
     stride = panels.strides[0]
     for c in range(0, panels.shape[0], PANELS):
@@ -317,7 +360,16 @@ def _add_tiles(words, at, first, left_has_sign, panels, out):  # type: ignore[no
             steps = first[r + 1] - first[r]
             left, places = words[first[r] :].ctypes.data, at[first[r] :].ctypes.data
             target = out[r * ROWS :, c * LANES :].ctypes.data
-            if steps > 0 and left_has_sign:
+            if steps > 0 and form == BITS:
+                _bits_tile(left, places, steps, panel, stride, target, out.strides[0])
+            elif steps > 0 and form == SIGNED:
                 _signed_tile(left, places, steps, panel, stride, target, out.strides[0])
             elif steps > 0:
                 _unsigned_tile(left, places, steps, panel, stride, target, out.strides[0])
+
+
+@njit
+def _set_products(words, at, first, sums, form, panels, out):  # type: ignore[no-untyped-def]
+    """One call: threads that come and go wait for the interpreter."""
+    _start(sums, out)
+    _add_tiles(words, at, first, form, panels, out)

@@ -17,17 +17,20 @@ import numpy as np
 from svmcore.points.byte_products import (
     COLUMNS,
     MOST_FEATURES,
+    LeftRows,
     LeftSide,
     RightRows,
     byte_products,
+    left_bits,
     left_rows,
     products_size,
+    right_bits,
     right_rows,
 )
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Codes", "encode", "encode_alike", "integer_products", "nearest"]
+__all__ = ["Codes", "encode", "encode_alike", "integer_products", "nearest", "sides"]
 
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step
@@ -51,6 +54,8 @@ class Codes:
         The largest abs(x - c - h k) of the rows that were coded, rounding included.
     exact
         Whether that is no more than what rounding in float64 explains.
+    binary
+        Whether every k is known to be 0 or 1.
     part_of
         More rows and where these begin among them, in whole tiles: what is kept of those is kept of these.
     """
@@ -60,6 +65,7 @@ class Codes:
     step: float
     deviation: float = 0.0
     exact: bool = True
+    binary: bool = False
     part_of: "tuple[Codes, int] | None" = None
 
     @property
@@ -80,7 +86,7 @@ class Codes:
     def __getitem__(self, rows: Any) -> "Codes":
         whole = (self, rows.start or 0) if isinstance(rows, slice) and rows.step is None else None
         part_of = whole if whole is not None and whole[1] >= 0 and whole[1] % COLUMNS == 0 else None
-        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact, part_of)
+        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact, self.binary, part_of)
 
     @cached_property
     def left(self) -> LeftSide:
@@ -95,10 +101,23 @@ class Codes:
         whole, start = self.part_of
         return whole.right.take(slice(start, start + len(self.bytes)))
 
+    @cached_property
+    def left_bits(self) -> LeftRows:
+        """As `left`, of rows that are `binary`."""
+        return left_bits(self.bytes)
+
+    @cached_property
+    def right_bits(self) -> RightRows:
+        """As `right`, of rows that are `binary`."""
+        if self.part_of is None:
+            return right_bits(self.bytes)
+        whole, start = self.part_of
+        return whole.right_bits.take(slice(start, start + len(self.bytes)))
+
     def loosened(self) -> "Codes":
         """The same, taken to deviate by all that rounding explains: other rows on the lattice are rounded too."""
         limit = EXACT * self.step * float(self.bytes.max(initial=0))
-        return Codes(self.bytes, self.n_features, self.step, max(self.deviation, limit), self.exact)
+        return Codes(self.bytes, self.n_features, self.step, max(self.deviation, limit), self.exact, self.binary)
 
     def decoded(self) -> Any:
         """The rows h k about the corner, (n, p) float64."""
@@ -142,7 +161,9 @@ def _coded(X: Any, corner: Any, step: float, span: float) -> Codes | None:
 
     split_range(n, part, least=1024)
     deviation = max(found) + 2.0**-52 * span
-    return Codes(written, p, step, deviation, deviation <= EXACT * span) if deviation < np.inf else None
+    if deviation == np.inf:
+        return None
+    return Codes(written, p, step, deviation, deviation <= EXACT * span, binary=round(span / step) == 1)
 
 
 def encode_alike(X: Any, corner: Any, like: Codes) -> Codes | None:
@@ -156,10 +177,10 @@ def encode_alike(X: Any, corner: Any, like: Codes) -> Codes | None:
     """
     n, p = X.shape
     written = np.zeros((n, -(-p // 4) * 4), np.uint8)
-    found = Codes(written, p, like.step, like.deviation, like.exact)
     if n == 0:
-        return found
+        return Codes(written, p, like.step, like.deviation, like.exact)
     least, most = (ends - corner for ends in _ends(X))
+    found = Codes(written, p, like.step, like.deviation, like.exact, bool((most < 1.5 * like.step).all()))
     if not ((least > -0.5 * like.step).all() and (most < (LEVELS + 0.5) * like.step).all()):
         return None
     return found if _encode(X, corner, like.step, like.deviation, written) <= like.deviation else None
@@ -214,8 +235,15 @@ def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
     return missed[0]
 
 
+def sides(left: Codes, right: Codes) -> tuple[LeftSide, RightRows]:
+    """Both as sides of products in the same form: bits where all are 0 or 1, else bytes."""
+    if left.binary and right.binary:
+        return left.left_bits, right.right_bits
+    return left.left, right.right
+
+
 def integer_products(left: Codes, right: Codes) -> Any:
     """k_i'k_j (n, m) of two sets of codes, exact int32."""
     n, m = len(left.bytes), len(right.bytes)
     memory = np.empty(products_size(n, m), np.int32)
-    return byte_products(left.left, right.right, memory)[:n, :m]
+    return byte_products(*sides(left, right), memory)[:n, :m]

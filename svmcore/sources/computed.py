@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.columns import add_block
+from svmcore.passes.columns import Weighted, add_block, weighted
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source
@@ -103,19 +103,20 @@ class ComputedColumns(Source):
         """One column after the other."""
         return count + 2.0
 
-    def _weighted(self, idx: Floats, weights: Floats) -> list[tuple[Points, Floats]]:
+    def _weighted(self, idx: Floats, weights: Floats) -> list[tuple[Points, list[Weighted]]]:
         parts = [slice(start, start + CHUNK) for start in range(0, len(idx), CHUNK)]
-        return [(self.of_columns(idx[part]), weights[:, part]) for part in parts]
+        told = [[weighted(own[part], self.is_positive) for own in weights] for part in parts]
+        return [(self.of_columns(idx[part]), every) for part, every in zip(parts, told, strict=True)]
 
-    def _add(self, columns: list[tuple[Points, Floats]], start: int, sums: Floats) -> None:
+    def _add(self, columns: list[tuple[Points, list[Weighted]]], start: int, sums: Floats) -> None:
         """Add what the columns have at the rows from `start` on to `sums` (k, 2, m), as `add_block` does."""
         values = np.empty((CHUNK, SUMMED), self.dtype)
         for lo in range(0, sums.shape[2], SUMMED):
             hi = min(lo + SUMMED, sums.shape[2])
             rows, near = self.points.rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
-            for left, weights in columns:
+            for left, every in columns:
                 K = self.kernel.block(left, rows, values[: len(left), : hi - lo])
-                add_block(K, weights, self.is_positive, near)
+                add_block(K, every, self.is_positive, near)
             sums[:, :, lo:hi] = near
 
     def _joined(self, sums: Floats) -> tuple[Floats, Floats]:

@@ -21,11 +21,13 @@ from svmcore.points.byte_products import (
     LeftRows,
     add_byte_products,
     byte_products,
+    left_bits,
     left_rows,
     products_size,
+    right_bits,
     right_rows,
 )
-from svmcore.points.lattice import encode
+from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
 from svmcore.train import Recipe, train
 
 RNG = np.random.default_rng(0)
@@ -114,6 +116,41 @@ def test_add_byte_products__are_of_bytes_with_a_sign_on_the_left(n, m, p, seed):
     np.testing.assert_array_equal(out[:n, :m], 5 + (A.astype(int) - 128) @ B.T.astype(int))
 
 
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 40), m=st.integers(1, 110), p=st.integers(1, 90), seed=st.integers(0, 99), rare=st.booleans())
+def test_products_of_bits__are_those_of_integers_and_take_parts(n, m, p, seed, rare):
+    rng = np.random.default_rng(seed)
+    A, B = ((rng.random((k, p)) < (0.05 if rare else 0.7)).astype(np.uint8) for k in (n, m))
+    left, right, memory = left_bits(A), right_bits(B), np.empty(products_size(n, m), np.int32)
+    for first in range(0, n, 16):
+        some = slice(first, min(first + 16, n))
+        found = byte_products(left.take(some), right, memory)[: some.stop - first, :m]
+        np.testing.assert_array_equal(found, A[some].astype(int) @ B.T.astype(int))
+
+
+def test_codes__are_bits_where_every_row_is_0_or_1():
+    corner, codes = encode(np.eye(9)[RNG.integers(0, 9, 300)])
+    other = encode_alike(np.array([[0, 2, 1] + [0] * 6]), corner, codes)
+    zeros = encode_alike(np.array([[0] * 8 + [1]]), corner, codes)
+    assert (codes.binary, codes[3:9].binary, codes.loosened().binary) == (True, True, True)
+    assert (zeros.binary, other.binary, encode(PIXELS)[1].binary) == (True, False, False)
+    for rows in (other, zeros):  # the form is that of both sides
+        found = integer_products(rows, codes[5:60]), integer_products(codes[5:60], rows).T
+        np.testing.assert_array_equal(found, [rows.bytes.astype(int) @ codes[5:60].bytes.T.astype(int)] * 2)
+    part = codes[96:200]
+    assert np.shares_memory(part.right_bits.panels, codes.right_bits.panels)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_lattice__bits_give_the_values_of_bytes(coded, kernel):
+    P = Points.for_gram(ON_LATTICE["one-hot"])
+    code = P.values
+    assert code.binary
+    as_bytes = Codes(code.bytes, code.n_features, code.step, code.deviation, code.exact)
+    plain = Points(as_bytes, P.moments, P.centre, P.whole)
+    np.testing.assert_array_equal(kernel.block(P, P), kernel.block(plain, plain))
+
+
 @pytest.mark.usefixtures("each_way")
 def test_byte_products__of_as_many_features_as_are_allowed_do_not_overflow():
     A = np.full((2, 1 << 15), 255, np.uint8)
@@ -126,7 +163,9 @@ def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_
         "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
         "B = B.reshape(61, 8); memory = np.empty(products_size(11, 61), np.int32)\n"
         "G = byte_products(left_rows(A), right_rows(B, signed=True), memory)[:11, :61]\n"
-        "assert not is_fast() and isinstance(left_rows(A), LeftRows) and (G == A.astype(int) @ B.T.astype(int)).all()"
+        "assert not is_fast() and isinstance(left_rows(A), LeftRows) and (G == A.astype(int) @ B.T.astype(int)).all()\n"
+        "A, B = A % 2, B // 3 % 2; G = byte_products(left_bits(A), right_bits(B), memory)[:11, :61]\n"
+        "assert (G == A.astype(int) @ B.T.astype(int)).all()"
     )
     plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=os.environ | plain, check=True, timeout=120)
