@@ -125,8 +125,8 @@ class Codes:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of values that are on no lattice
-def encode(X: Any) -> tuple[Any, Codes] | None:
-    """The corner c (p,) and the codes of `X` (n, p), or None if X is on no lattice of 256 levels.
+def encode(X: Any, levels: int = LEVELS) -> tuple[Any, Codes] | None:
+    """The corner c (p,) and the codes of `X` (n, p), or None if X is on no lattice of 0 ... `levels`.
 
     All features have one corner where that is enough: rows that come later are then on the lattice too, though they
     have a value that is the least of its feature.
@@ -144,7 +144,7 @@ def encode(X: Any) -> tuple[Any, Codes] | None:
     least = least.astype(np.float64)
     for corner in (np.full(p, least.min()), least):
         span = float((most - corner).max())
-        if 0.5 < span / gap < LEVELS + 0.5:
+        if 0.5 < span / gap < levels + 0.5:
             codes = _coded(X, corner, span / round(span / gap), span)
             if codes is not None:
                 return corner, codes

@@ -85,14 +85,14 @@ class Points:
         """Rows that meet only each other, in the form whose products are fastest at the precision of `dtype`.
 
         As `prepare`, but rows on a lattice are kept as its integers about their least values: float32 blocks are then
-        computed from exact products.
+        computed from exact products. Without an instruction for bytes, this pays for rows of 0 and 1 alone.
         """
         _check_table(X)
         density = _density(X)
-        if np.dtype(dtype) == np.float32 and is_fast() and density >= CODED_DENSITY and _may_be_dense(X):
+        if np.dtype(dtype) == np.float32 and density >= CODED_DENSITY and _may_be_dense(X):
             rows = _as_dense(X)
-            found = encode(rows)
-            if found is not None:
+            found = encode(rows) if is_fast() else encode(rows, levels=1)
+            if found is not None and _pays(found[1]):
                 return cls._of_codes(*found)
             X = rows if density >= DENSITY else X
         return cls._about_mean(X, density, dtype)
@@ -103,7 +103,9 @@ class Points:
         if not self.on_lattice:
             return dataclasses.replace(Points.prepare(X, self.centre, self.dtype), whole=self.whole)
         codes = encode_alike(_as_dense(X), self.centre, self.values)
-        return None if codes is None else dataclasses.replace(Points._of_codes(self.centre, codes), whole=self.whole)
+        if codes is None or not _pays(codes):
+            return None
+        return dataclasses.replace(Points._of_codes(self.centre, codes), whole=self.whole)
 
     def nearest(self, X: Rows) -> Rows:
         """The rows nearest to `X` (m, p) that are on the lattice of these; `X` itself where these are on none."""
@@ -304,6 +306,11 @@ def _density(X: Rows) -> float:
     found: list[int] = []
     _each_part(X.shape[0], X.shape[1], lambda rows: found.append(int(np.count_nonzero(X[rows]))))
     return sum(found) / size
+
+
+def _pays(codes: Codes) -> bool:
+    """Whether products of these integers, and of the digits that they lack, are faster than float32."""
+    return is_fast() or (codes.binary and codes.exact)
 
 
 def _may_be_dense(X: Rows) -> bool:

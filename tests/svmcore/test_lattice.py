@@ -291,6 +291,16 @@ def test_lattice__csr_rows_are_coded_unless_nearly_empty(coded):
     assert Points.for_gram(empty).is_sparse
 
 
+def test_lattice__without_an_instruction_for_bytes_is_for_rows_of_0_and_1(monkeypatch):
+    monkeypatch.setattr(prepared, "is_fast", lambda: False)
+    bits = Points.for_gram(ON_LATTICE["one-hot"])
+    assert bits.on_lattice
+    assert bits.alike(ON_LATTICE["one-hot"][:7]).on_lattice
+    assert bits.alike(2.0 * ON_LATTICE["one-hot"][:7]) is None
+    assert not Points.for_gram(ON_LATTICE["pixels"]).on_lattice
+    assert bits.on_lattice == Points.for_gram(sparse.csr_matrix(ON_LATTICE["one-hot"])).on_lattice
+
+
 def test_lattice__is_not_for_float64_columns(coded):
     assert Points.for_gram(ON_LATTICE["pixels"], np.float64).form == "dense"
 
