@@ -84,7 +84,7 @@ class Entry:
 
     def first(self, form: str) -> None:
         """Make the cold call: the first fit of a fresh process in memory that nobody has touched, judged."""
-        self.prepared = self.call("take", form)
+        self.prepared = self.call("take", form, self.spec)
         self.cold = self.call("fit", self.spec, timeout=self.side.limit_seconds)
         self.verdict = self.call("verdict", self.spec)
         self._restart()

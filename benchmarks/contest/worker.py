@@ -16,6 +16,7 @@ from benchmarks.suites.cases import Table
 __all__ = ["Trial", "Worker", "WorkerEnded", "n_distinct"]
 
 TRIAL_ROWS, TRIAL_REPEATS = 4_000, 3
+LOADING_ROWS = 20  # of each class, in a fit that comes before the first: code is loaded, memory is not touched
 SPARSE_BELOW = 0.6  # density under which compressed rows are worth a trial
 
 
@@ -41,10 +42,12 @@ class Trial:
             seconds[form] = min(seconds[form], _timed(lambda form=form: self.peer.fit(data[form], spec))[0])
         return {"form": min(seconds, key=seconds.__getitem__), "trial_seconds": seconds}
 
-    def take(self, form: str) -> dict[str, Any]:
-        """Put the table into that form, before the clock starts."""
+    def take(self, form: str, spec: Spec) -> dict[str, Any]:
+        """Put the table into that form, before the clock starts, and load compiled code by a fit of a few rows."""
         self.form = form
         self.peer.load()
+        few = _few_of_each_class(self.table.y)
+        self.peer.fit(self.peer.given(self.table.X[few], self.table.y[few], form), spec)
         self.data = self.peer.given(self.table.X, self.table.y, form)
         return {"form": form, "version": self.peer.version()}
 
@@ -107,3 +110,8 @@ class Worker(Remote):
 
     def __init__(self, peer: str, task: str, path: Path) -> None:
         super().__init__(Trial, peer, task, path)
+
+
+def _few_of_each_class(y: np.ndarray) -> np.ndarray:
+    """The first rows of every class, ascending."""
+    return np.sort(np.concatenate([np.flatnonzero(y == code)[:LOADING_ROWS] for code in np.unique(y)]))
