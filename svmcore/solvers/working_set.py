@@ -27,7 +27,8 @@ class WorkingSet:
         self.room = min(capacity, ROOM if state.is_near else FAR_ROOM)
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
-        self.square = empty((capacity, capacity + PADDING), qp.source.dtype)
+        self._memory = empty(capacity * (capacity + PADDING), qp.source.dtype)
+        self.square = self._of_side(self.room)
 
     def release(self) -> None:
         """Leave the square to the next solve of this thread; it is not written to any more.
@@ -38,6 +39,20 @@ class WorkingSet:
             return
         known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
         squares().keep(self.qp.source, self.qp.shift, known, self.square)
+
+    def _of_side(self, count: int) -> Floats:
+        """A square of at least so many rows at the beginning of the memory, so that no more of that is touched."""
+        side = ROOM
+        while side < count:
+            side += side // 2
+        side = min(side, self.capacity)
+        return self._memory[: side * (side + PADDING)].reshape(side, side + PADDING)
+
+    def _widen(self, count: int) -> None:
+        """Go on in a square of `count` rows: those that there are move apart, the last one first."""
+        q, narrow, self.square = len(self.members), self.square, self._of_side(count)
+        for row in range(q - 1, 0, -1):
+            self.square[row, :q] = narrow[row, :q]
 
     def advance(self, newcomers: int) -> None:
         """Admit about so many of the worst violators outside; at least half of a full set stays."""
@@ -53,6 +68,8 @@ class WorkingSet:
         q = len(self.members)
         fresh = np.arange(q, max(q, min(q + len(newcomers), self.room)))
         surplus = len(newcomers) - len(fresh)
+        if q + len(fresh) > len(self.square):
+            self._widen(q + len(fresh))
         worth = self.state.importance(self.members) if surplus else self.members
         leaving = np.sort(np.argpartition(worth, surplus - 1)[:surplus]) if surplus else np.empty(0, dtype=np.int64)
         places = np.concatenate([fresh, leaving])
