@@ -147,8 +147,8 @@ def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> N
 
 @njit_fused
 def _in_quads(X):  # type: ignore[no-untyped-def]
-    """`X` in whole quads of rows, with an even number of features."""
-    out = np.zeros((-(-len(X) // QUAD) * QUAD, (X.shape[1] + 1) // 2 * 2), np.float32)
+    """`X` in whole quads of rows, with an even number of features, at least two."""
+    out = np.zeros((-(-len(X) // QUAD) * QUAD, (max(1, X.shape[1]) + 1) // 2 * 2), np.float32)
     for i in range(len(X)):
         for f in range(X.shape[1]):
             out[i, f] = X[i, f]
@@ -157,10 +157,10 @@ def _in_quads(X):  # type: ignore[no-untyped-def]
 
 @njit_fused
 def _in_lines(Z):  # type: ignore[no-untyped-def]
-    """`Z` transposed, in whole lines, with an even number of features."""
+    """`Z` transposed, in whole lines, with an even number of features, at least two."""
     m, p = Z.shape
     lines = -(-m // LANES)
-    out = _aligned((p + 1) // 2 * 2, lines * LANES)
+    out = _aligned((max(1, p) + 1) // 2 * 2, lines * LANES)
     out[p:] = np.float32(0.0)
     for start in range(0, lines * LANES, LANES):
         for f in range(p):

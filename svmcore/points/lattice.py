@@ -96,10 +96,7 @@ class Codes:
     @cached_property
     def right(self) -> RightRows:
         """The rows as the right side of products, kept."""
-        if self.part_of is None:
-            return right_rows(self.bytes, signed=True)
-        whole, start = self.part_of
-        return whole.right.take(slice(start, start + len(self.bytes)))
+        return self._within("right") or right_rows(self.bytes, signed=True)
 
     @cached_property
     def left_bits(self) -> LeftRows:
@@ -109,10 +106,15 @@ class Codes:
     @cached_property
     def right_bits(self) -> RightRows:
         """As `right`, of rows that are `binary`."""
+        return self._within("right_bits") or right_bits(self.bytes)
+
+    def _within(self, side: str) -> RightRows | None:
+        """That side of more rows, as far as it is of these; None where these are no part of any."""
         if self.part_of is None:
-            return right_bits(self.bytes)
+            return None
         whole, start = self.part_of
-        return whole.right_bits.take(slice(start, start + len(self.bytes)))
+        arranged: RightRows = getattr(whole, side)
+        return arranged.take(slice(start, start + len(self.bytes)))
 
     def loosened(self) -> "Codes":
         """The same, taken to deviate by all that rounding explains: other rows on the lattice are rounded too."""

@@ -82,6 +82,7 @@ class Met:
             return self.pattern
         values, given = self._values.rows, self.pattern.values
         if isinstance(given, Codes):
+            # not binary: rows of other shards may be what those of this one are not
             values = Codes(values, given.n_features, given.step, given.deviation, given.exact)
         moments = Moments(self._norm2.rows, self._along.rows, self.pattern.moments.half)
         every = Points(values, moments, self.pattern.centre, self.pattern.whole)

@@ -175,3 +175,8 @@ def test_sums_of_differences__are_sums_of_values_that_are_never_stored(n, m, p, 
     expected = -exact @ weights.T
     expected[:, -1] *= -1.0
     np.testing.assert_allclose(signed, expected, atol=1e-5 * (1.0 + np.abs(weights).sum()))
+
+
+def test_exp_of_differences__rows_without_features_are_all_the_same():
+    X, Z = np.empty((3, 0), np.float32), np.empty((20, 0), np.float32)
+    np.testing.assert_array_equal(exp_of_differences(X, Z, 0.1, np.zeros((3, 20), np.float32)), 1.0)
