@@ -6,8 +6,9 @@ I_up = {beta < hi}, I_low = {beta > lo}, the KKT gap is max_up s - min_low s.
 
 The scans vectorise because of three habits. Membership of I_up and I_low is a penalty of 0 or 1e30. Maxima are taken
 over order-preserving integers (numba leaves float maxima scalar): of a float's bits, the low ones flip when it is
-negative. Maxima are kept per block, and the index is looked for in the winning block alone: as the least of all that
-match, because a loop that ends at the first is left scalar.
+negative. The index of a maximum is looked for in the block that has it: as the least of all that match, because a loop
+that ends at the first is left scalar. Indices are without a sign, which spares the question whether they count from the
+end, and arrays are read in place: to begin a view for each block took as long as its scan.
 """
 
 import numpy as np
@@ -27,7 +28,8 @@ __all__ = [
 
 SHORT = 512  # members up to which one scan finds keys and indices together, in lanes of 64 bits
 LAST = np.int64(0x7FFFFFFF)
-BLOCK = 128
+LEAST, MOST = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)  # keys
+BLOCK = 256
 NOWHERE = np.int32(BLOCK)  # in a block
 FAR = 1e30  # keeps a row out of a scan
 TAU = 1e-12  # curvature below this times the diagonal counts as none, as duplicate points give
@@ -40,49 +42,49 @@ def _key32(x):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _step_and_extremes(s, t, k_i, k_j, up_penalty, low_penalty, best_up, best_low):  # type: ignore[no-untyped-def]
-    """S -= t (k_i - k_j); per group and block the largest key of s that may grow and the smallest that may shrink."""
-    q = len(s)
-    for block in range(best_up.shape[1]):
-        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
-        score, a, b = s[lo:hi], k_i[lo:hi], k_j[lo:hi]
-        p, r = up_penalty[0, lo:hi], low_penalty[0, lo:hi]
-        largest, smallest = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)
-        for c in range(hi - lo):
-            x = score[c] - t * (a[c] - b[c])
-            score[c] = x
-            largest = max(largest, _key32(x - p[c]))
-            smallest = min(smallest, _key32(x + r[c]))
-        best_up[0, block], best_low[0, block] = largest, smallest
-        for g in range(1, len(best_up)):
-            p, r = up_penalty[g, lo:hi], low_penalty[g, lo:hi]
-            largest, smallest = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)
-            for c in range(hi - lo):
-                largest = max(largest, _key32(score[c] - p[c]))
-                smallest = min(smallest, _key32(score[c] + r[c]))
-            best_up[g, block], best_low[g, block] = largest, smallest
+def _value(key):  # type: ignore[no-untyped-def]
+    """The float32 whose key it is."""
+    return np.int32(key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
 
 
 @njit
-def _find_up(s, penalty, best):  # type: ignore[no-untyped-def]
-    """Index of the largest s - penalty, from the block maxima."""
-    block = np.argmax(best)
-    lo, hi = block * BLOCK, min((block + 1) * BLOCK, len(s))
-    score, far, first = s[lo:hi], penalty[lo:hi], NOWHERE
-    for c in range(hi - lo):
-        first = min(first, np.int32(c) if _key32(score[c] - far[c]) == best[block] else NOWHERE)
-    return lo + first % BLOCK  # of scores that are no numbers none matches
+def _step_and_extremes(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    """S -= t (K_i - K_j); in group g the largest key of s that may grow and the smallest that may shrink.
+
+    Each with the start of its block.
+    """
+    top, bottom, up_block, low_block = LEAST, MOST, 0, 0
+    for start in range(0, len(s), BLOCK):
+        largest, smallest, first = LEAST, MOST, np.uintp(start)
+        for b in range(min(BLOCK, len(s) - start)):
+            c = first + np.uintp(b)
+            x = s[c] - t * (K[i, c] - K[j, c])
+            s[c] = x
+            largest = max(largest, _key32(x - up_penalty[g, c]))
+            smallest = min(smallest, _key32(x + low_penalty[g, c]))
+        up_block, low_block = start if largest > top else up_block, start if smallest < bottom else low_block
+        top, bottom = max(top, largest), min(bottom, smallest)
+    return top, up_block, bottom, low_block
 
 
 @njit
-def _find_low(s, penalty, best):  # type: ignore[no-untyped-def]
-    """Index of the smallest s + penalty, from the block minima."""
-    block = np.argmin(best)
-    lo, hi = block * BLOCK, min((block + 1) * BLOCK, len(s))
-    score, far, first = s[lo:hi], penalty[lo:hi], NOWHERE
-    for c in range(hi - lo):
-        first = min(first, np.int32(c) if _key32(score[c] + far[c]) == best[block] else NOWHERE)
-    return lo + first % BLOCK  # of scores that are no numbers none matches
+def _first_up(s, penalty, g, start, key):  # type: ignore[no-untyped-def]
+    """Index of s - penalty with the `key`, in the block that begins at `start`."""
+    first, found = np.uintp(start), NOWHERE
+    for b in range(min(BLOCK, len(s) - start)):
+        c = first + np.uintp(b)
+        found = min(found, np.int32(b) if _key32(s[c] - penalty[g, c]) == key else NOWHERE)
+    return start + found % BLOCK  # of scores that are no numbers none matches
+
+
+@njit
+def _first_low(s, penalty, g, start, key):  # type: ignore[no-untyped-def]
+    """Index of s + penalty with the `key`, in the block that begins at `start`."""
+    first, found = np.uintp(start), NOWHERE
+    for b in range(min(BLOCK, len(s) - start)):
+        c = first + np.uintp(b)
+        found = min(found, np.int32(b) if _key32(s[c] + penalty[g, c]) == key else NOWHERE)
+    return start + found % BLOCK  # of scores that are no numbers none matches
 
 
 @njit
@@ -94,25 +96,21 @@ def _gain_key(s_i, eta_i, s_t, penalty, eta_t, K_it):  # type: ignore[no-untyped
 
 
 @njit
-def _best_gain(s_i, eta_i, k_i, s, diagonal, low_penalty, best):  # type: ignore[no-untyped-def]
+def _best_gain(K, i, s, diagonal, g, low_penalty):  # type: ignore[no-untyped-def]
     """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low."""
-    top, winner = np.int32(-1), 0
-    for block in range(len(best)):
-        lo, hi = block * BLOCK, min((block + 1) * BLOCK, len(s))
-        score, k, d, r = s[lo:hi], k_i[lo:hi], diagonal[lo:hi], low_penalty[lo:hi]
-        largest = np.int32(0)
-        for c in range(hi - lo):
-            largest = max(largest, _gain_key(s_i, eta_i, score[c], r[c], d[c], k[c]))
-        best[block] = largest
-        if largest > top:
-            top, winner = largest, block
-    lo, hi = winner * BLOCK, min((winner + 1) * BLOCK, len(s))
-    score, k, d, r = s[lo:hi], k_i[lo:hi], diagonal[lo:hi], low_penalty[lo:hi]
-    first = NOWHERE
-    for c in range(hi - lo):
-        key = _gain_key(s_i, eta_i, score[c], r[c], d[c], k[c])
-        first = min(first, np.int32(c) if key == top else NOWHERE)
-    return lo + first % BLOCK  # of scores that are no numbers none matches
+    top, winner, s_i, eta_i = np.int32(-1), 0, s[i], diagonal[i]
+    for start in range(0, len(s), BLOCK):
+        largest, first = np.int32(0), np.uintp(start)
+        for b in range(min(BLOCK, len(s) - start)):
+            c = first + np.uintp(b)
+            largest = max(largest, _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c]))
+        winner, top = start if largest > top else winner, max(top, largest)
+    first, found = np.uintp(winner), NOWHERE
+    for b in range(min(BLOCK, len(s) - winner)):
+        c = first + np.uintp(b)
+        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c])
+        found = min(found, np.int32(b) if key == top else NOWHERE)
+    return winner + found % BLOCK  # of scores that are no numbers none matches
 
 
 @njit
@@ -169,24 +167,36 @@ def _better_end(ahead, behind, eta, difference):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _worst_group(s, up_penalty, low_penalty, best_up, best_low):  # type: ignore[no-untyped-def]
-    """(group, i, j, gap) of the group whose scores s_i that may grow and s_j that may shrink are furthest apart."""
-    worst, gap, first, second = 0, -np.inf, 0, 0
-    for g in range(len(best_up)):
-        i, j = _find_up(s, up_penalty[g], best_up[g]), _find_low(s, low_penalty[g], best_low[g])
-        between = np.float64(s[i]) - np.float64(s[j])
-        if up_penalty[g, i] == 0 and low_penalty[g, j] == 0 and between > gap:
-            worst, gap, first, second = g, between, i, j
-    return worst, first, second, gap
+def _gap_of(s, g, up_penalty, low_penalty, extremes):  # type: ignore[no-untyped-def]
+    """S_i - s_j of the `extremes` of group g; below 0 where nobody may grow, or shrink."""
+    top, up_block, bottom, low_block = extremes
+    if s.itemsize == 4:  # a key is the whole score
+        return np.float64(_value(top)) - np.float64(_value(bottom))
+    i, j = _first_up(s, up_penalty, g, up_block, top), _first_low(s, low_penalty, g, low_block, bottom)
+    return (s[i] - up_penalty[g, i]) - (s[j] + low_penalty[g, j])
 
 
 @njit
-def _move(i, j, K, ridge, s, beta, lo, hi):  # type: ignore[no-untyped-def]
-    """`pair_step` on i and j, and what the ridge does to their scores; returns the step, inf for one without an end."""
-    kind = s.dtype.type
-    scale, K_ij = np.float64(K[i, i]) + np.float64(K[j, j]), np.float64(K[i, j])
-    difference = np.float64(s[i]) - np.float64(s[j])
-    step = pair_step(i, j, scale, K_ij, ridge[i] + ridge[j], difference, beta, lo, hi)
+def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    """S -= t (K_i - K_j); of the group whose extremes are furthest apart: (group, i of the largest, gap)."""
+    extremes = _step_and_extremes(s, t, K, i, j, 0, up_penalty, low_penalty)
+    worst, gap = 0, _gap_of(s, 0, up_penalty, low_penalty, extremes)
+    for g in range(1, len(up_penalty)):
+        others = _step_and_extremes(s, type(t)(0), K, i, j, g, up_penalty, low_penalty)
+        between = _gap_of(s, g, up_penalty, low_penalty, others)
+        if between > gap:
+            worst, gap, extremes = g, between, others
+    return worst, _first_up(s, up_penalty, worst, extremes[1], extremes[0]), gap
+
+
+@njit
+def _move(i, j, K_ij, own, ridge, s, beta, lo, hi):  # type: ignore[no-untyped-def]
+    """`pair_step` on i and j, and what the ridge does to their scores; returns the step, inf for one without an end.
+
+    `own` (q,) is the diagonal of K, read from here: a row of K that will be read is not waited for.
+    """
+    kind, difference = s.dtype.type, np.float64(s[i]) - np.float64(s[j])
+    step = pair_step(i, j, own[i] + own[j], np.float64(K_ij), ridge[i] + ridge[j], difference, beta, lo, hi)
     if step != np.inf:
         s[i] -= kind(step * ridge[i])
         s[j] += kind(step * ridge[j])
@@ -208,34 +218,28 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
     q = len(s)
     kind = s.dtype.type
     up_penalty, low_penalty = np.full((n_groups, q), kind(FAR)), np.full((n_groups, q), kind(FAR))
-    diagonal = np.empty_like(s)
+    diagonal, own = np.empty_like(s), np.empty(q)
     for t in range(q):
-        diagonal[t] = K[t, t] + ridge[t]
+        diagonal[t], own[t] = K[t, t] + ridge[t], K[t, t]
         _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
     if q <= SHORT:
-        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter)
+        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter)
 
 
 @njit
-def _solve_long(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
-    """The steps of `solve_pairs`, with extremes of blocks."""
-    n_groups, q = up_penalty.shape
-    kind, n_blocks = s.dtype.type, (q + BLOCK - 1) // BLOCK
-    best_up, best_low = np.empty((n_groups, n_blocks), np.int32), np.empty((n_groups, n_blocks), np.int32)
-    _step_and_extremes(s, kind(0), K[0][:q], K[0][:q], up_penalty, low_penalty, best_up, best_low)
-    n_iter, gap = 0, 0.0
-    while True:
-        g, i, _, gap = _worst_group(s, up_penalty, low_penalty, best_up, best_low)
-        if gap <= tol or n_iter >= max_iter:
-            break
-        j = _best_gain(s[i], diagonal[i], K[i][:q], s, diagonal, low_penalty[g], best_low[g])
-        step = _move(i, j, K, ridge, s, beta, lo, hi)
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+    """The steps of `solve_pairs`, block by block."""
+    kind, n_iter = s.dtype.type, 0
+    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty)
+    while gap > tol and n_iter < max_iter:
+        j = _best_gain(K, i, s, diagonal, g, low_penalty)
+        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        _step_and_extremes(s, kind(step), K[i][:q], K[j][:q], up_penalty, low_penalty, best_up, best_low)
+        g, i, gap = _step_and_worst(s, kind(step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
@@ -264,8 +268,8 @@ def _best_partner(K, i, s, diagonal, g, low_penalty):  # type: ignore[no-untyped
 
 
 @njit
-def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
-    """As `_step_and_extremes` and `_worst_group`: (group, i, gap)."""
+def _step_and_worst_pair(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+    """As `_step_and_worst`."""
     worst, first, gap = 0, 0, -np.inf
     for g in range(len(up_penalty)):
         grows, shrinks = _step_and_pair(s, t if g == 0 else type(t)(0), K, i, j, g, up_penalty, low_penalty)
@@ -276,18 +280,18 @@ def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-
 
 
 @njit
-def _solve_short(K, ridge, s, beta, lo, hi, diagonal, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`."""
     kind, n_iter = s.dtype.type, 0
-    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty)
+    g, i, gap = _step_and_worst_pair(s, kind(0), K, 0, 0, up_penalty, low_penalty)
     while gap > tol and n_iter < max_iter:
         j = _best_partner(K, i, s, diagonal, g, low_penalty)
-        step = _move(i, j, K, ridge, s, beta, lo, hi)
+        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        g, i, gap = _step_and_worst(s, kind(step), K, i, j, up_penalty, low_penalty)
+        g, i, gap = _step_and_worst_pair(s, kind(step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 

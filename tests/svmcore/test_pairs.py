@@ -210,8 +210,8 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
         s, beta = y.astype(dtype), np.zeros(200)
         up, low = (np.where(codes == np.arange(groups)[:, None], 0.0, pairs.FAR).astype(dtype) for _ in range(2))
         up[:, hi == 0.0], low[:, lo == 0.0] = pairs.FAR, pairs.FAR
-        diagonal = (K.diagonal() + ridge).astype(dtype)
-        told = solve(K, ridge, s, beta, lo, hi, diagonal, up, low, 1e-3, 5000)
+        diagonal, own = (K.diagonal() + ridge).astype(dtype), K.diagonal().astype(np.float64)
+        told = solve(K, ridge, s, beta, lo, hi, diagonal, own, up, low, 1e-3, 5000)
         found.append((*told, beta.tolist(), s.tolist()))
     assert found[0] == found[1]
     assert found[0][0] > 100

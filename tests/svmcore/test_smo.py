@@ -247,11 +247,10 @@ def test_smo__squared_hinge_with_weights_equals_repeated_rows() -> None:
 
 def test_smo__inner_scans_use_wide_integer_registers() -> None:
     """The loops are worth their form only while they vectorise."""
-    row, best = np.eye(64, dtype=np.float32)[0], np.zeros(1, np.int32)
-    one = np.float32(1)
+    K, row, one = np.eye(64, dtype=np.float32), np.zeros(64, np.float32), np.float32(1)
     calls = {
-        _passes._step_and_extremes: (row, one, row, row, row[None], row[None], best[None], best[None]),
-        _passes._best_gain: (one, one, row, row, row, row, best),
+        _passes._step_and_extremes: (row, one, K, 0, 1, 0, row[None], row[None]),
+        _passes._best_gain: (K, 0, row, row, 0, row[None]),
     }
     for function, arguments in calls.items():
         fresh = numba.njit(nogil=True, error_model="numpy")(function.py_func)  # cached code has no assembly to show
