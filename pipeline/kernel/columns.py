@@ -104,14 +104,14 @@ class WorkerColumns(Source):
         """(len(idx), n), C-contiguous; row r is column idx[r]."""
         return self.fill(idx, np.empty((len(idx), self.n), self.dtype))
 
-    def fill(self, idx: Floats, out: Floats) -> Floats:
-        """Write columns `idx` to `out` (len(idx), n), block by block as the workers finish them."""
-        wanted = np.asarray(idx).tolist()
+    def fill(self, idx: Floats, out: Floats, rows: Floats | None = None) -> Floats:
+        """Write columns `idx` to the rows of `out`, or to those `rows` of it, block by block as the workers end."""
+        wanted, at = np.asarray(idx).tolist(), np.arange(len(idx)) if rows is None else rows
         places = [(a, start) for a in range(0, len(wanted), COLUMNS) for start in range(0, self.n, ROWS)]
         tasks = [self._task(tuple(wanted[a : a + COLUMNS]), start) for a, start in places]
         for index, values in self.workers.map(_block, tasks):
             a, start = places[index]
-            out[a : a + len(values), start : start + values.shape[1]] = values
+            out[at[a : a + len(values)], start : start + values.shape[1]] = values
         self.n_computed += len(wanted)
         return out
 

@@ -120,9 +120,9 @@ class Source(ABC):
     def columns(self, idx: Floats) -> Floats:
         """(len(idx), n), C-contiguous; row r is column idx[r]."""
 
-    def fill(self, idx: Floats, out: Floats) -> Floats:
-        """Write columns `idx` to `out` (len(idx), n)."""
-        out[:] = self.columns(np.asarray(idx))
+    def fill(self, idx: Floats, out: Floats, rows: Floats | None = None) -> Floats:
+        """Write columns `idx` to the rows of `out`, or to those `rows` (len(idx),) of it, and return it."""
+        out[... if rows is None else rows] = self.columns(np.asarray(idx))
         return out
 
     def lookup(self, idx: Floats) -> Lookup:

@@ -13,6 +13,7 @@ from svmcore.sources.base import CHUNK, Factor, Lookup, Source, matvec_and_sizes
 __all__ = ["CachedColumns", "kept"]
 
 SHARES = 4  # of the memory at most
+IDLE = 12  # lookups, two for each round of a solver, after which a column will hardly be asked for again
 
 
 def kept(source: Source, limit_bytes: int) -> Source:
@@ -33,6 +34,9 @@ class CachedColumns(Source):
         To use instead of fresh memory.
     scratch_bytes
         Of the limit, left to the square of a solver's working set; None lets that have memory of its own.
+    of_one
+        Whether only one program asks: then columns that it has left are written over before more memory is touched,
+        which takes longer than to compute a column again. Several programs find them again.
 
     Raises
     ------
@@ -43,12 +47,17 @@ class CachedColumns(Source):
     keeps: ClassVar[bool] = True
 
     def __init__(
-        self, source: Source, limit_bytes: int, memory: Floats | None = None, scratch_bytes: int | None = None
+        self,
+        source: Source,
+        limit_bytes: int,
+        memory: Floats | None = None,
+        scratch_bytes: int | None = None,
+        of_one: bool = False,
     ) -> None:
         self.source, self.n, self.dtype, self.limit_bytes = source, source.n, source.dtype, int(limit_bytes)
         self.psd, self.is_positive, self.exact = source.psd, source.is_positive, source.exact
         self.can_take = source.can_take  # type: ignore[misc]
-        self._scratch_bytes = scratch_bytes
+        self._scratch_bytes, self._of_one = scratch_bytes, of_one
         column_bytes = self.n * self.dtype.itemsize
         self._capacity = min(source.n_columns, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
         if self._capacity < min(2, source.n_columns):
@@ -64,7 +73,6 @@ class CachedColumns(Source):
         self.used = np.zeros(self.capacity, dtype=np.int64)
         self.clock = 0
         self.n_held = 0
-        self._strip: Floats | None = None
         self._borrower: weakref.ref[CachedColumns] | None = None
 
     @property
@@ -90,7 +98,9 @@ class CachedColumns(Source):
     def finer(self) -> Source | None:
         """The same columns in float64, in as many bytes."""
         finer = self.source.finer()
-        return None if finer is None else CachedColumns(finer, self.limit_bytes, None, self._scratch_bytes)
+        if finer is None:
+            return None
+        return CachedColumns(finer, self.limit_bytes, None, self._scratch_bytes, self._of_one)
 
     @property
     def rank(self) -> int | None:
@@ -161,17 +171,14 @@ class CachedColumns(Source):
         self.slot_of[evicted[evicted >= 0]] = -1
         if slots[-1] - slots[0] == len(slots) - 1:
             self.source.fill(missing, self.arena[slots[0] : slots[-1] + 1])
-        else:  # one matrix product for all of them, then to their places: slots freed by age lie scattered
-            self.arena[slots] = self.source.fill(missing, self._scratch(len(slots)))
+        else:  # slots freed by age lie scattered
+            self.source.fill(missing, self.arena, slots)
         self.slot_of[missing], self.column_in[slots], self.used[slots] = slots, missing, self.clock
 
-    def _scratch(self, count: int) -> Floats:
-        """(count, n) that the next call writes over."""
-        if self._strip is None:
-            self._strip = empty((min(CHUNK, self.capacity), self.n), self.dtype)
-        return self._strip[:count]
-
     def _free_slots(self, count: int) -> Floats:
+        idle = np.flatnonzero(self.used[: self.n_held] < self.clock - IDLE) if self._of_one else self.used[:0]
+        if len(idle) >= count:
+            return np.sort(idle[np.argpartition(self.used[idle], count - 1)[:count]])
         fresh = np.arange(self.n_held, min(self.n_held + count, self.capacity))
         self.n_held += len(fresh)
         if len(fresh) == count:
@@ -196,7 +203,7 @@ class CachedColumns(Source):
         lends = self.n_held == 0
         limit = min(self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize) + (self._scratch_bytes or 0)
         memory = self.arena.reshape(-1) if lends else None
-        taken = CachedColumns(self.source.take(rows), limit, memory, self._scratch_bytes)
+        taken = CachedColumns(self.source.take(rows), limit, memory, self._scratch_bytes, of_one=True)
         self._borrower = weakref.ref(taken) if lends else None
         return taken
 

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.columns import Weighted, add_block, weighted
+from svmcore.passes.columns import Weighted, add_block, place_rows, weighted
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source
@@ -58,14 +58,18 @@ class ComputedColumns(Source):
         """Columns `idx`, one matrix product."""
         return self.fill(idx, np.empty((len(idx), self.n), self.dtype))
 
-    def fill(self, idx: Floats, out: Floats) -> Floats:
-        """Write columns `idx` to `out` (len(idx), n), by row ranges on as many threads as BLAS has."""
+    def fill(self, idx: Floats, out: Floats, rows: Floats | None = None) -> Floats:
+        """Write columns `idx` to the rows of `out`, or to those `rows` of it, on as many threads as BLAS has."""
         left, block = self.of_columns(np.asarray(idx)), _block_rows(self.n)
 
         def part(start: int, stop: int) -> None:
+            near = None if rows is None else np.empty((len(idx), block), self.dtype)
             for lo in range(start, stop, block):
                 hi = min(lo + block, stop)
-                self.kernel.block(left, self.points.rows(lo, hi), out[:, lo:hi])
+                target = out[:, lo:hi] if near is None else near[:, : hi - lo]
+                self.kernel.block(left, self.points.rows(lo, hi), target)
+                if rows is not None:
+                    place_rows(target, rows, out[:, lo:hi])
 
         split_range(self.n, part, least=max(block, 3 * CHUNK), grain=block)
         self.n_computed += len(idx)

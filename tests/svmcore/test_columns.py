@@ -11,6 +11,7 @@ from svmcore.errors import InvalidProblem, MemoryLimit
 from svmcore.passes.columns import add_columns_by_sign
 from svmcore.sources import matvec
 from svmcore.sources.base import matvec_and_sizes
+from svmcore.sources.cached import IDLE
 from svmcore.sources.resident import fill_grams
 
 ROWS = np.random.default_rng(0).normal(size=(90, 4))
@@ -56,6 +57,16 @@ def test_columns__equal_the_dense_gram(kind, dtype):
 @given(st.lists(st.lists(st.integers(0, 89), min_size=1, max_size=7, unique=True), max_size=25), st.integers(7, 30))
 def test_cached_columns__are_right_whatever_was_asked_before(requests, capacity):
     cached = CachedColumns(ResidentGram(K), capacity * 90 * 8)
+    check_requests(cached, requests, capacity)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 89), min_size=1, max_size=7, unique=True), max_size=60), st.integers(7, 90))
+def test_cached_columns__of_one_program_are_right_whatever_was_asked_before(requests, capacity):
+    check_requests(CachedColumns(ResidentGram(K), capacity * 90 * 8, of_one=True), requests, capacity)
+
+
+def check_requests(cached, requests, capacity):
     for request in requests:
         matrix, rows = cached.lookup(np.array(request))
         np.testing.assert_array_equal(matrix[rows], K[request])
@@ -71,6 +82,27 @@ def test_cached_columns__keeps_what_was_used_last():
     computed = counted.n_computed
     cached.lookup(np.array([0, 1]))
     assert counted.n_computed == computed
+
+
+@pytest.mark.parametrize("of_one", [False, True])
+def test_cached_columns__of_one_program_touches_no_more_memory_for_what_it_has_left(of_one):
+    cached = CachedColumns(ResidentGram(K), 90 * 90 * 8, of_one=of_one)
+    stays = np.arange(10)
+    for step in range(2 * IDLE):  # ten columns stay in use, one more is asked for and left each time
+        cached.lookup(np.append(stays, 10 + step))
+    assert cached.n_held == (10 + IDLE + 1 if of_one else 10 + 2 * IDLE)
+    assert cached.held(stays).all()
+    assert cached.held(np.array([10])) == [not of_one]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["computed", "resident", "csr"])
+def test_fill__writes_to_the_rows_that_are_named(kind, dtype):
+    columns, rows = source(kind, dtype), np.array([5, 0, 3])
+    out = np.full((7, 90), np.nan, dtype)
+    columns.fill(np.array([40, 2, 89]), out, rows)
+    np.testing.assert_array_equal(out[rows], columns.fill(np.array([40, 2, 89]), np.empty((3, 90), dtype)))
+    assert np.isnan(np.delete(out, rows, axis=0)).all()
 
 
 def test_cached_columns__refuses_less_than_two_columns_with_both_numbers():

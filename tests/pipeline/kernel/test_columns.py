@@ -105,3 +105,12 @@ def test_outputs__are_summed_by_the_workers(dtype, dataset, exact, two_workers, 
     np.testing.assert_allclose(sizes, np.abs(exact) @ np.abs(coef), rtol=1e-5)
     assert source.n_computed == np.count_nonzero(coef)
     np.testing.assert_array_equal(values, worker_columns(dataset, KERNEL, dtype, InlineWorkers()).outputs(coef)[0])
+
+
+def test_fill__writes_to_the_rows_that_are_named(dataset, exact, monkeypatch):
+    monkeypatch.setattr(columns, "ROWS", 300)
+    monkeypatch.setattr(columns, "COLUMNS", 2)
+    idx, rows, out = np.array([40, 2, 689]), np.array([5, 0, 3]), np.full((7, 700), np.nan)
+    worker_columns(dataset, KERNEL, np.float64, InlineWorkers()).fill(idx, out, rows)
+    np.testing.assert_allclose(out[rows], exact[idx], atol=1e-12)
+    assert np.isnan(np.delete(out, rows, axis=0)).all()
