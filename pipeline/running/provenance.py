@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_info
 from pipeline.compute.workers import VERSION
 from pipeline.config.schema import Experiment
 from pipeline.rows.dataset import Dataset
-from svmcore.points.byte_products import is_fast
 from svmcore.points.tile_products import has_tiles
+from svmcore.points.word_products import instruction
 
 __all__ = ["circumstances", "origin", "products"]
 
@@ -61,8 +61,14 @@ def products() -> str:
     blas = sorted(
         {f"{i['internal_api']} {i.get('architecture', '')}".strip() for i in threadpool_info() if _is_blas(i)}
     )
-    exact = "bytes by AMX" if has_tiles() else "bytes by AVX-512 VNNI"
-    return ", ".join([*blas, exact if is_fast() else "bytes as floats"])
+    return ", ".join([*blas, _bytes()])
+
+
+def _bytes() -> str:
+    used = instruction()
+    if used is None:
+        return "bytes as floats"
+    return f"bytes by {'AMX' if has_tiles() else used.title}"
 
 
 def _is_blas(library: dict[str, Any]) -> bool:

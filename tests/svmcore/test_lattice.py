@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -157,18 +158,30 @@ def test_byte_products__of_as_many_features_as_are_allowed_do_not_overflow():
     assert (products(A, A) == 255**2 * (1 << 15)).all()
 
 
-def test_byte_products__are_the_same_on_a_processor_without_the_instruction(tmp_path):
+@pytest.mark.parametrize("processor", ["generic", "haswell", "alderlake", "skylake-avx512"])
+def test_byte_products__are_the_same_on_other_processors(processor, tmp_path):
+    """Plain steps, AVX2, AVX-VNNI, AVX-512 without VNNI: what numba compiles for, where this processor has it."""
+    needed = {"generic": None, "haswell": "avx2", "alderlake": "avxvnni", "skylake-avx512": "avx512bw"}[processor]
+    if needed is not None and not llvm.get_host_cpu_features().get(needed, False):
+        pytest.skip(f"this processor has no {needed}")
     code = (
         "import numpy as np; from svmcore.points.byte_products import *\n"
         "A = np.arange(11 * 8, dtype=np.uint8).reshape(11, 8); B = (np.arange(61 * 8) * 7 % 256).astype(np.uint8)\n"
         "B = B.reshape(61, 8); memory = np.empty(products_size(11, 61), np.int32)\n"
         "G = byte_products(left_rows(A), right_rows(B, signed=True), memory)[:11, :61]\n"
-        "assert not is_fast() and isinstance(left_rows(A), LeftRows) and (G == A.astype(int) @ B.T.astype(int)).all()\n"
+        "from svmcore.points.word_products import instruction\n"
+        f"assert getattr(instruction(), 'feature', None) == {needed!r} and isinstance(left_rows(A), LeftRows)\n"
+        "assert (G == A.astype(int) @ B.T.astype(int)).all(); S = A ^ np.uint8(255); F = G.copy()\n"
+        "E = byte_products(left_rows(A), right_rows(B, signed=True), memory)\n"
+        "add_byte_products(left_rows(S, signed=True), right_rows(B), E)\n"
+        "assert (E[:11, :61] - F == (S.astype(int) - 128) @ B.T.astype(int)).all()\n"
         "A, B = A % 2, B // 3 % 2; G = byte_products(left_bits(A), right_bits(B), memory)[:11, :61]\n"
         "assert (G == A.astype(int) @ B.T.astype(int)).all()"
     )
-    plain = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=os.environ | plain, check=True, timeout=120)
+    plain = {"NUMBA_CPU_NAME": processor, "NUMBA_CACHE_DIR": str(tmp_path)}
+    plain |= {"NUMBA_CPU_FEATURES": ""} if processor == "generic" else {}
+    given = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_CPU")}
+    subprocess.run([sys.executable, "-c", code], env=given | plain, check=True, timeout=120)
 
 
 def test_has_tiles__not_where_the_system_keeps_them(monkeypatch):
