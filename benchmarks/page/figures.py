@@ -161,6 +161,7 @@ def draw(suites: Mapping[str, Cases], folder: Path) -> dict[str, Path]:
         ("floors", floors, "single"),
         ("multiclass", seconds_by_case, "multiclass"),
         ("scaling", scaling, "scaling"),
+        ("doubling", scaling, "doubling"),
         ("truth", truth, "truth"),
     ):
         if suites.get(suite):

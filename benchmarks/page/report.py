@@ -20,6 +20,7 @@ SUITES = (
     "multiclass",
     "memory_budget",
     "scaling",
+    "doubling",
     "merged_rows",
     "batch",
     "linear",
@@ -73,6 +74,7 @@ TITLES = {
     "multiclass": "## All classes",
     "memory_budget": "## Within a memory budget",
     "scaling": "## Doubling n",
+    "doubling": "## Doubling n of generated rows",
     "merged_rows": "## Many copies of few rows",
     "batch": "## Cross-validated batch",
     "linear": "## Linear machines of many rows",
@@ -163,6 +165,7 @@ def _images(names: Sequence[str], drawn: Mapping[str, Path], docs: Path) -> str:
         "floors": "Where our time goes, and the distance to the floor",
         "multiclass": "Seconds for all classes",
         "scaling": "Time against n",
+        "doubling": "Time against n, generated rows",
         "batch": "Seconds of the batch",
         "truth": "Share of the problems against time over the best solver's",
     }
@@ -178,7 +181,7 @@ def _section(suite: str, cases: Cases, drawn: Mapping[str, Path], docs: Path) ->
     parts.append(_images([suite, "floors"] if suite == "single" else [suite], drawn, docs).rstrip() + "\n")
     if suite in BESIDE:
         return "\n".join(parts[:2] + [_beside(BESIDE[suite], records) for records in cases.values()])
-    if suite == "scaling":
+    if suite in ("scaling", "doubling"):
         parts.append(_exponents(cases))
     each = _batch if suite == "batch" else _case
     return "\n".join([part for part in parts if part.strip()] + [each(records) for records in cases.values()])

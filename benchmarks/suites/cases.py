@@ -187,6 +187,11 @@ LARGE = {
 
 SCALING = {case.name: case for case in (parity(n, 8000) for n in (5_000, 10_000, 20_000, 40_000))}
 
+DOUBLING = {
+    f"doubling-{n}": Case(f"doubling-{n}", f"{n:,} x 10, generated", 10, 0.1, _generated(n))
+    for n in (12_500, 25_000, 50_000, 100_000, 200_000)
+}
+
 MULTICLASS = {
     case.name: case
     for case in (

@@ -74,6 +74,11 @@ def scaling() -> Mapping[str, Work]:
     return {case.name: _contest(case, SCALING) for case in cases.SCALING.values()}
 
 
+def doubling() -> Mapping[str, Work]:
+    """Doubling n of generated rows, of which few are support vectors, to where K is far beyond memory."""
+    return {case.name: _contest(case, FAST) for case in cases.DOUBLING.values()}
+
+
 def merged() -> Mapping[str, Work]:
     """Try a long table of few distinct rows."""
     return {merged_rows.CASE.name: _merged_rows}
@@ -84,6 +89,7 @@ SUITES: Mapping[str, Callable[[], Mapping[str, Work]]] = {
     "multiclass": multiclass,
     "memory_budget": memory_budget,
     "scaling": scaling,
+    "doubling": doubling,
     "merged_rows": merged,
 }
 
