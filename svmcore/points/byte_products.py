@@ -43,7 +43,6 @@ __all__ = [
     "products_size",
     "right_bits",
     "right_rows",
-    "widens",
 ]
 
 MOST_FEATURES = 1 << 15  # 255^2 times as many < 2^31: every sum fits an int32
@@ -55,12 +54,6 @@ SIGN = 0x80808080  # four bytes k - 128 with a sign are those of k with these bi
 def is_fast() -> bool:
     """Whether numba compiles for a processor with an instruction that makes integer products pay."""
     return instruction() is not None
-
-
-def widens() -> bool:
-    """Whether bytes are multiplied as integers of 16 bits: faster than float32, but not several times."""
-    used = instruction()
-    return used is not None and used.widens
 
 
 def products_size(n: int, m: int) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from svmcore.errors import InvalidProblem
-from svmcore.points.byte_products import is_fast, widens
+from svmcore.points.byte_products import is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
 from svmcore.points.lattice import Codes, encode, encode_alike, integer_products, nearest
 from svmcore.points.moments import Extent, Floats, Moments, empty_moments, moments_of, scaled_moments
@@ -310,9 +310,7 @@ def _density(X: Rows) -> float:
 
 def _pays(codes: Codes) -> bool:
     """Whether products of these integers, and of the digits that they lack, are faster than float32."""
-    if codes.exact:
-        return is_fast() or codes.binary
-    return is_fast() and not widens()
+    return is_fast() or (codes.binary and codes.exact)
 
 
 def _may_be_dense(X: Rows) -> bool:

@@ -62,6 +62,8 @@ def instruction() -> Instruction | None:
 
 def _features() -> set[str]:
     """Features of the processor that numba compiles for, as far as they matter here."""
+    if not numba.config.ENABLE_AVX:
+        return set()
     if numba.config.CPU_FEATURES is not None:
         return {feature[1:] for feature in numba.config.CPU_FEATURES.split(",") if feature.startswith("+")}
     if numba.config.CPU_NAME is not None:
