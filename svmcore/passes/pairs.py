@@ -244,7 +244,8 @@ def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalt
     return n_iter, max(gap, 0.0), False
 
 
-# ---- the same steps on a set so short that what costs is to begin: one scan for each, and no view of any array ------
+# ---- the same steps on a set so short that what costs is to begin: one scan finds keys and indices together ---------
+# The loop is written twice: one loop that asks which scan it is takes 0.1 microseconds a step more, 0.27 in place of 0.18.
 @njit
 def _step_and_pair(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
     """S -= t (K_i - K_j); in group g the first of the largest s that may grow, of the smallest that may shrink."""
