@@ -54,7 +54,7 @@ HEAD = """# Choosing a solver
 Leave it at `auto`, the default, unless you want to see another algorithm at work. `auto` takes one of two solvers:
 
 - **`interior-point`** for a linear kernel of at most 256 features. It makes some dozens of passes over the rows, even
-  where C is large or the features are not scaled. Up to 2,048 rows it lets `smo` try first, because most small
+  where C is large or the features are not scaled. Up to 4,096 rows it lets `smo` try first, because most small
   problems end sooner than one pass. With more rows and the squared hinge it lets `primal-newton` try first, which needs
   some five passes. From 50,000 rows on it solves a sample, then the rows that lie near the margin by it, and judges
   all rows: those that were left out wrongly come in.

@@ -262,6 +262,8 @@ def _spans(moves: Floats) -> list[tuple[int, int]]:
 
     The rows of a fold that is left out are such a run, where a table has them together.
     """
+    if len(moves) < LONG:
+        return [(0, len(moves))]
     edges = np.flatnonzero(np.diff(np.concatenate([[True], moves, [True]])))
     starts, stops = edges[::2], edges[1::2]
     if not len(starts) or (stops - starts).max() < LONG:

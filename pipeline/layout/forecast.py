@@ -4,6 +4,7 @@ The same at the start of every run as in `marginflow plan`.
 """
 
 import contextlib
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,10 +40,13 @@ SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its ra
 EPOCHS, SUPPORT_EPOCHS = 40.0, 650.0  # visits of all rows that a problem on a factor is worth, and of its support
 LANDMARK = {"kmeans": 3e-4, "rpcholesky": 8e-4}  # seconds to choose one, where it is not merely drawn
 COLUMN_WASTE = 1.5  # columns computed on demand for each support vector
+NEAR = 4.0  # rows for each support vector that a solver looks at, where it leaves rows out
+ASKED = 0.05  # seconds until problems are under way on workers, and the last is told
+SCORED = 0.7  # a value of a decision against an exact one: most rows are told by less
 OWN = 1.0  # values of all rows that a problem solved on a part of the rows is worth, for each of its support vectors,
 PASSES = 2.0  # and that passes over all rows compute for each of any problem's
 MODEL_SECONDS = 0.15  # to assemble, judge and store a model,
-STORED = 1.2e-7  # and for each number of its support vectors
+STORED = 6e-8  # and for each number of its support vectors
 FRESH = 2e-9  # seconds of a value in memory that was not touched before: between 0.7e-9 and 7e-9 on virtual machines
 
 
@@ -197,7 +201,10 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     works = [sample.work(chain) for chain in tried]
     entry, scored = block_seconds(dataset, [part.group.kernel], part.plan.dtype), exact_seconds(dataset, sample.kernel)
     exact = 0.0 if part.group.kernel.is_linear else scored  # a linear kernel is proved through its weights
-    each = sum(seconds_of(work, dataset.n_merged, rate, exact) for work in works) / len(works)
+    each, near = (
+        sum(seconds_of(work, dataset.n_merged, rate, exact, reach) for work in works) / len(works)
+        for reach in (math.inf, NEAR)
+    )
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
     n = dataset.n_merged
@@ -205,32 +212,33 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     at = Layout(n, dataset.n_features, workers, threads)
     kernel = LOADED + n * n * (FRESH + 0.5 * (STREAMED * entry + FILED * rate.strip) / workers)
     ways = {
-        "resident": (kernel, len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
-        "columns": _columns_seconds(part, threads, entry, each, (support, union)),
+        "resident": (kernel, ASKED + len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
+        "columns": _columns_seconds(part, threads, entry, (each, near), (support, union)),
         "shards": (0.0, solve_seconds(at, works, len(chains), union, entry + FRESH, exact, rate)),
     }
     found = {name: sum(way) for name, way in ways.items()}
     if part.plan.plan == "factor":
         return found | _factor_seconds(part, threads, workers, (entry, scored), rate, support, union)
     kernel, solve = ways[part.plan.plan]
-    score = PROBLEM / 4 * sum(map(len, chains)) + dataset.n_test * union * scored / threads
+    score = PROBLEM / 16 * sum(map(len, chains)) + SCORED * dataset.n_test * union * scored / threads
     score += STORED * union * dataset.n_features
     return found | {"problem": problem, "kernel": kernel, "solve": solve, "score": score}
 
 
 def _columns_seconds(
-    part: Part, threads: int, entry: float, each: float, rows: tuple[float, float]
+    part: Part, threads: int, entry: float, chain: tuple[float, float], rows: tuple[float, float]
 ) -> tuple[float, float]:
     """Of K and of its problems where columns are computed in this process: all at once, or as problems ask for them.
 
-    `each` are seconds of a chain on a K that is there, and `rows` those that support a problem, and those that support
-    any. Large problems leave rows out, and share their passes over all rows.
+    `chain` are seconds of a chain on a K that is there, of all rows and of those nearest to its support; `rows` those
+    that support a problem, and those that support any. Large problems leave rows out, and share their passes over all
+    rows.
     """
-    n, count, (support, union) = part.data.n_merged, len(part.chains), rows
+    n, count, (support, union), (each, near) = part.data.n_merged, len(part.chains), rows, chain
     if holds_all(part.group.points[0].exp, part.data):
         return n * n * (0.5 * entry / threads + FRESH), count * each / min(threads, count)
     if support * n * np.dtype(part.plan.dtype).itemsize >= WORTH_BYTES:
-        return 0.0, count * each / min(threads, count) + (OWN * count * support + PASSES * union) * n * entry / threads
+        return 0.0, count * near / min(threads, count) + (OWN * count * support + PASSES * union) * n * entry / threads
     return 0.0, count * each + COLUMN_WASTE * union * n * (entry / threads + FRESH)
 
 

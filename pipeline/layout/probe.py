@@ -20,6 +20,7 @@ from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution
 from svmcore.solvers import Solver
+from svmcore.solvers.working_set import ROOM
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
 from svmcore.train.chains import NOWHERE, Handover, Problem, Solved, Start, answers
 
@@ -28,9 +29,9 @@ __all__ = ["Sample", "Work", "block_seconds", "exact_seconds", "seconds_of"]
 ROWS = 1000  # of the larger sample
 BLOCK = 512  # side of the kernel block that is timed
 SUPPORT_POWERS, STEP_POWERS = (0.3, 1.0), (0.5, 1.6)
-PASSES = 3.0  # columns read for each support vector of a problem: the certificate, and what each round changes
+PASSES = 8.0  # columns read for each support vector of a problem: the certificate, and what each round changes
 GATHER = 25.0  # an entry of the square copied from K, in terms of `Rates.entry`
-PROBLEM, PROBLEM_ROW = 4e-3, 3e-7  # reading tasks and storing answers; passes over vectors of n, for each row
+PROBLEM, PROBLEM_ROW = 16e-3, 3e-7  # rounds, reading tasks, storing answers; passes over vectors of n, for each row
 MAX_ITER = 200_000  # steps of one sampled problem: a count, so that a busy machine foretells the same
 
 
@@ -106,12 +107,16 @@ class _Tried(Problem[Solved]):
         return qp, solution
 
 
-def seconds_of(work: Work, n: int, rate: Rates, exact: float) -> float:
-    """Seconds of a chain on one thread over a resident K of n rows, `exact` of them for an exact entry of K."""
-    columns = sum(work.support) * PASSES * n * rate.entry
-    squares = sum(size**2 for size in work.support) * (GATHER * rate.entry + 0.5 * exact)
+def seconds_of(work: Work, n: int, rate: Rates, exact: float, reach: float = math.inf) -> float:
+    """Seconds of a chain on one thread over a K of n rows, `exact` of them for an exact entry of K.
+
+    Columns are read at all rows, or at `reach` times the support where a solver leaves rows out. Steps see the members
+    of a working set, and their square is gathered.
+    """
+    columns = sum(size * min(n, reach * size) for size in work.support) * PASSES * rate.entry
+    squares = sum(size * (GATHER * rate.entry * min(size, ROOM) + 0.5 * exact * size) for size in work.support)
     mean = sum(work.support) / len(work.support)
-    steps = work.steps * (rate.step + rate.step_entry * mean)
+    steps = work.steps * (rate.step + rate.step_entry * min(mean, ROOM))
     return columns + squares + steps + (PROBLEM + PROBLEM_ROW * n) * len(work.support)
 
 

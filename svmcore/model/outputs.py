@@ -19,12 +19,14 @@ from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.rounding import MORE, UNIT32, Errors, Rounding, of_sums
 from svmcore.passes.kernel_values import TERMS, sums_of_values
 from svmcore.points import Floats, Points, Rows
+from svmcore.points.byte_products import COLUMNS
 from svmcore.points.listed import ListedRows, listed_products, listed_rows
 from svmcore.runtime.threads import one_blas_thread
 
 __all__ = ["BLOCK", "ROWS", "Outputs"]
 
 ROWS, WIDTH = 192, 512  # of a tile of kernel values: 400 or 800 KB, which stay in the second-level cache
+FINE_WIDTH = 10 * COLUMNS  # the same in whole tiles of byte products
 LONGER = 8  # times as wide, and as low, is a tile of sparse rows, each of which is read once for all its columns
 BLOCK = 5 * ROWS  # of a tile of few support vectors, and of what a thread does at a time
 QUICK_BLOCKS, QUICK_ENTRIES = 8, 1 << 24  # at a time, where a block is sooner told than prepared; and their entries
@@ -55,21 +57,40 @@ class Outputs:
 
     # ---- what is kept
     @cached_property
+    def _points(self) -> Points | None:
+        """The support vectors as bytes, or as rows for float32 values; None where neither serves."""
+        if not isinstance(self.kernel, InnerProductKernel) or self.kernel.is_linear:
+            return None
+        points = _single(self.kernel.prepare_gram(self.support_vectors, np.float32))
+        if not points.on_lattice:
+            return points
+        codes = points.values.loosened()  # other rows may be a little further off the lattice than these
+        loose = dataclasses.replace(codes, deviation=2.0 * codes.deviation)
+        return dataclasses.replace(points, values=loose)
+
+    @cached_property
     def _coarse(self) -> list[_Part]:
         """The support vectors where bytes or float32 values serve, in parts; none where they do not."""
-        if not isinstance(self.kernel, InnerProductKernel) or self.kernel.is_linear:
+        points = self._points
+        if points is None:
             return []
-        points = _single(self.kernel.prepare_gram(self.support_vectors, np.float32))
-        if points.on_lattice:  # other rows may be a little further off it than these
-            codes = points.values.loosened()
-            loose = dataclasses.replace(codes, deviation=2.0 * codes.deviation)
-            points = dataclasses.replace(points, values=loose)
         whole = len(points) if self.kernel.stands_alone(points, points, np.float32) else WIDTH
         return self._parts(points, np.float32, whole)
 
     @cached_property
     def _fine(self) -> list[_Part]:
-        """The same in float64."""
+        """The same where bytes tell float64 values: exactly, or with digits of what they are off; none elsewhere."""
+        points = self._points
+        if points is None or not points.on_lattice:
+            return []
+        if points.values.exact:
+            return self._coarse
+        refined = Points.refined(self.support_vectors, slice(None), points)
+        return self._parts(refined, np.float64, FINE_WIDTH) if refined.is_fine else []
+
+    @cached_property
+    def _plain(self) -> list[_Part]:
+        """The same of any rows, in float64."""
         return self._parts(self.kernel.prepare(self.support_vectors, None, np.float64), np.float64, WIDTH)
 
     def _parts(self, points: Points, dtype: DTypeLike, width: int) -> list[_Part]:
@@ -117,9 +138,9 @@ class Outputs:
         blocks = QUICK_ENTRIES // (BLOCK * max(1, self.support_vectors.shape[1]))
         return BLOCK * min(max(1, blocks), QUICK_BLOCKS)
 
-    def prepare(self) -> None:
+    def prepare(self, quick: bool = False) -> None:
         """Make what every thread would make for itself."""
-        _ = self._weights if self.kernel.is_linear else self._coarse or self._fine
+        _ = self._weights if self.kernel.is_linear else (quick and self._coarse) or self._fine or self._plain
 
     # ---- rows
     def _coarsely(self, X: Rows) -> Points | None:
@@ -127,15 +148,25 @@ class Outputs:
         P = self._coarse[0].points.alike(X) if self._coarse else None
         return None if P is None else dataclasses.replace(_single(P), whole=None)
 
+    def _finely(self, X: Rows) -> Points | None:
+        """Rows `X` (n, p) in the form of `_fine`; None if they have no such form."""
+        P = self._coarsely(X) if self._fine else None
+        return None if P is None else Points.refined(X, slice(None), P)
+
     def add(self, X: Rows, out: Floats) -> None:
         """Add the values at `X` (n, p) to `out` (n, k), in float64."""
         if self.kernel.is_linear:
             out += X @ self._weights
             return
-        parts = self._coarse
-        P = self._coarsely(X) if parts and parts[0].points.on_lattice and parts[0].points.values.exact else None
+        step = self.grain if self._fine else len(out)  # what one row is does not show in rows that are cut from it
+        for start in range(0, len(out), step):
+            some = slice(start, start + step)
+            self._add_values(X[some], out[some])
+
+    def _add_values(self, X: Rows, out: Floats) -> None:
+        P, parts = self._finely(X), self._fine
         if P is None:
-            parts = self._fine
+            parts = self._plain
             P = self.kernel.prepare(X, parts[0].points.centre, np.float64)
         for here, part, K in self._values(P, parts, np.float64):
             out[here] += K @ self._coef[part.at]

@@ -110,7 +110,7 @@ class Model:
         out = np.tile(self.bias, (X.shape[0], 1))
         if not self.support_vectors.shape[0] or not X.shape[0]:
             return out
-        self._outputs.prepare()
+        self._outputs.prepare(quick)
         block = self._outputs.quick_rows if quick else BLOCK
 
         def part(start: int, stop: int) -> None:

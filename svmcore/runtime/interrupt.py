@@ -19,19 +19,19 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     ...     interrupted()
     False
     """
-    pressed = threading.Event()
+    pressed: list[int] = []
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield pressed.is_set
+        yield lambda: False
         return
 
     def handler(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
+        if pressed:
             signal.default_int_handler(number, frame)
-        pressed.set()
+        pressed.append(number)
 
     signal.signal(signal.SIGINT, handler)
     try:
-        yield pressed.is_set
+        yield lambda: bool(pressed)
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -107,6 +107,12 @@ class Turns:
             return work()
 
 
+class _Holds(threading.local):
+    """How often a thread holds the limit."""
+
+    count = 0
+
+
 class _BlasLimit(ContextDecorator):
     """One limit for all who want it, at any time and on any thread: the first sets it, the last one lifts it.
 
@@ -116,26 +122,27 @@ class _BlasLimit(ContextDecorator):
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may interrupt its own thread here
         self._holders = 0
-        self._mine = threading.local()
+        self._mine = _Holds()
         self._found: list[tuple[Any, int]] | None = None  # while held: libraries of more threads
 
     def __enter__(self) -> None:
         with self._lock:
             if self._found is None:
-                found = [(library, library.num_threads) for library in _blas()]
-                self._found = [(library, count) for library, count in found if count != 1]
-                _set_threads([(library, 1) for library, _ in self._found])
-            self._count(1)
+                self._limit()
+            self._holders += 1
+            self._mine.count += 1
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._count(-1)
+            self._holders -= 1
+            self._mine.count -= 1
             if self._holders == 0:
                 self._lift()
 
-    def _count(self, change: int) -> None:
-        self._holders += change
-        self._mine.holds = getattr(self._mine, "holds", 0) + change
+    def _limit(self) -> None:
+        found = [(library, library.num_threads) for library in _blas()]
+        self._found = [(library, count) for library, count in found if count != 1]
+        _set_threads([(library, 1) for library, _ in self._found])
 
     def _lift(self) -> None:
         _set_threads(self._found or [])
@@ -152,7 +159,7 @@ class _BlasLimit(ContextDecorator):
     def in_child(self) -> None:
         """After the fork: the other threads are gone, and so is what they hold."""
         self._lock = threading.RLock()
-        self._holders = getattr(self._mine, "holds", 0)
+        self._holders = self._mine.count
         if self._holders == 0:
             self._lift()
 

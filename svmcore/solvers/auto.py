@@ -19,10 +19,12 @@ from svmcore.tasks.losses import Loss
 __all__ = ["Auto"]
 
 RANK = 256  # of a factor of K up to which an interior point is the better way
-SMALL = 2048  # variables up to which pairs are tried first: most small problems end in fewer steps than one pass costs
+SMALL = 2048  # variables up to which pairs are tried first: most small problems end in fewer steps than one pass costs;
+TWICE = 2  # so many times as many where steps on the primal, which are sooner done than an interior point's, do not serve
 NEWTON = 0.5  # of tol is what steps on the primal aim at: the proof adds its uncertainty
 NEWTON_STEPS = 50  # ends within ten where float64 is no obstacle
 TRIES = 30  # pair steps for each variable, after which they count as crawling,
+MOST_TRIES = 60_000  # as after so many, which take as long as an interior point does on thousands of rows,
 PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior point does however few the variables
 
 
@@ -30,8 +32,7 @@ PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior p
 class Auto(Solver):
     """`interior-point` where K has a factor of rank up to 256 (a linear kernel of few features), else `smo`.
 
-    A small linear problem is given to pairs first, for 30 steps a variable or as long as an interior point takes for
-    the smallest, and a large one of the squared hinge to `primal-newton`, which takes some few passes over the rows.
+    A small linear problem is given to pairs first, for about as long as an interior point takes, and a large one of the squared hinge to `primal-newton`, which takes some few passes over the rows.
     Runs write down the solver that was chosen, so that a repetition takes the same.
     """
 
@@ -74,16 +75,16 @@ class Auto(Solver):
             if qp.m > SMALL and _keeps_weights(ascent := DualAscent(max_iter=self.max_iter, **limits), qp):
                 return ascent._solve(qp, beta, score, monitor, n_iter)
             return pairs._solve(qp, beta, score, monitor, n_iter)
-        if qp.m <= SMALL:
-            most = n_iter + max(TRIES * qp.m, PATIENCE // (qp.m + 256))
+        newton = PrimalNewton(tol=NEWTON * self.tol, time_limit=self.time_limit)
+        if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not _takes(newton, qp)):
+            most = n_iter + max(min(TRIES * qp.m, MOST_TRIES), PATIENCE // (qp.m + 256))
             most = most if self.max_iter < 0 else min(most, self.max_iter)
             tried = replace(pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
             if tried.status is not Status.MAX_ITER or most == self.max_iter:
                 return tried
             beta, n_iter = tried.beta, tried.n_iter
-        newton = PrimalNewton(tol=NEWTON * self.tol, max_iter=n_iter + NEWTON_STEPS, time_limit=self.time_limit)
         if _takes(newton, qp):
-            tried = newton._solve(qp, beta, None, monitor, n_iter)
+            tried = replace(newton, max_iter=n_iter + NEWTON_STEPS)._solve(qp, beta, None, monitor, n_iter)
             if tried.status not in (Status.STALLED, Status.MAX_ITER):
                 return tried
             beta, n_iter = tried.beta, tried.n_iter

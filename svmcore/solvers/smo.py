@@ -110,7 +110,8 @@ class SMO(Solver):
         """Solve to `tol` over all rows of `qp`."""
         state = qp.source.state(qp, beta, score) or MemoryState(qp, beta, score)
         try:
-            return _Rounds(dataclasses.replace(self, tol=tol), qp, state, monitor, n_iter).run()
+            solver = self if tol == self.tol else dataclasses.replace(self, tol=tol)
+            return _Rounds(solver, qp, state, monitor, n_iter).run()
         finally:
             state.end()
 

@@ -20,6 +20,7 @@ from svmcore.sources.computed import ComputedColumns
 __all__ = ["ResidentGram", "fill_grams", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
+FEW = 256  # rows of a tile that is computed at once even where it is on the diagonal
 FINER_BYTES = 1 << 30  # a K in float64 up to this size is computed whole, a larger one by columns
 
 
@@ -168,7 +169,7 @@ def _fill_pair(
     """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
     (i, left), (j, right) = down, across
     tiles = [_part_of(memory, len(left), len(right)) for memory in scratch] or list(outs)
-    half = len(left) // 2 if i == j else 0  # in two halves: NumPy's path for A @ A.T is several times slower
+    half = len(left) // 2 if i == j and len(left) > FEW else 0  # in two: NumPy's path for A @ A.T is far slower
     for lo, hi in ((0, half), (half, len(left))):
         if hi > lo and len(kernels) == 1:
             kernels[0].block(left.rows(lo, hi), right, tiles[0][lo:hi])

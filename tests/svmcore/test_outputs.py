@@ -106,7 +106,7 @@ def test_a_sparse_row__has_the_same_bits_alone_and_among_others():
 
 
 def _sparse_rows(model, X):
-    parts = model._outputs._fine
+    parts = model._outputs._plain
     return model.kernel.prepare(X, parts[0].points.centre, np.float64), parts, np.float64
 
 
