@@ -190,6 +190,7 @@ def _stage(exp: Experiment, source: StoredSource, scratch: Path, name: str, prog
         targets = block.y if labelled else np.empty(block.X.shape[0])
         if targets is None:
             raise source.fail("has no labels, or lacks a feature; its columns must be those of the training data")
+        rows.kept = rows.dtype if source.sparse else source.kept
         rows.append(block.X)
         staged.targets.append(targets)
         if block.fold is not None:

@@ -26,11 +26,17 @@ def as_sparse(X: Any) -> Any:
 
 
 class RowFiles:
-    """Rows of one set in files under `folder`, named after `name`; `n_features` may grow while CSR rows come."""
+    """Rows of one set in files under `folder`, named after `name`; `n_features` may grow while CSR rows come.
+
+    Attributes
+    ----------
+    kept
+        Type of dense values in the file, which must hold them exactly; rows come and go as `dtype`.
+    """
 
     def __init__(self, folder: Path, name: str, is_sparse: bool, dtype: DTypeLike = np.float64) -> None:
         self.is_sparse = is_sparse
-        self.dtype = np.dtype(dtype)
+        self.dtype = self.kept = np.dtype(dtype)
         self.n_features = 0
         self.n = 0
         self.first_column = 0  # the file's number of the first feature, subtracted on read
@@ -46,7 +52,7 @@ class RowFiles:
         self.n += X.shape[0]
         if not self.is_sparse:
             with self._values.open("ab") as file:
-                np.ascontiguousarray(as_dense(X), self.dtype).tofile(file)
+                np.ascontiguousarray(as_dense(X), self.kept).tofile(file)
             return
         X = as_sparse(X)
         self._lengths.append(np.diff(X.indptr).astype(np.int64))
@@ -73,9 +79,9 @@ class RowFiles:
             empty = np.empty((0, self.n_features - self.first_column), self.dtype)
             return sparse.csr_array(empty) if self.is_sparse else empty
         if not self.is_sparse:
-            row_bytes = self.n_features * self.dtype.itemsize
-            flat = np.fromfile(self._values, self.dtype, (hi - lo) * self.n_features, offset=lo * row_bytes)
-            return flat.reshape(hi - lo, self.n_features)
+            row_bytes = self.n_features * self.kept.itemsize
+            flat = np.fromfile(self._values, self.kept, (hi - lo) * self.n_features, offset=lo * row_bytes)
+            return flat.reshape(hi - lo, self.n_features).astype(self.dtype, copy=False)
         a, b = int(self._indptr[lo]), int(self._indptr[hi])
         values = np.fromfile(self._values, self.dtype, b - a, offset=a * self.dtype.itemsize) if b > a else np.empty(0)
         indices = np.fromfile(self._indices, np.int32, b - a, offset=4 * a) if b > a else np.empty(0, np.int32)

@@ -74,8 +74,8 @@ class Outputs:
         points = self._points
         if points is None:
             return []
-        whole = len(points) if self.kernel.stands_alone(points, points, np.float32) else WIDTH
-        return self._parts(points, np.float32, whole)
+        alone = isinstance(self.kernel, InnerProductKernel) and self.kernel.stands_alone(points, points, np.float32)
+        return self._parts(points, np.float32, len(points) if alone else WIDTH)
 
     @cached_property
     def _fine(self) -> list[_Part]:

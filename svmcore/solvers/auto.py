@@ -20,7 +20,7 @@ __all__ = ["Auto"]
 
 RANK = 256  # of a factor of K up to which an interior point is the better way
 SMALL = 2048  # variables up to which pairs are tried first: most small problems end in fewer steps than one pass costs;
-TWICE = 2  # so many times as many where steps on the primal, which are sooner done than an interior point's, do not serve
+TWICE = 2  # times as many where steps on the primal, which are sooner done than an interior point's, do not serve
 NEWTON = 0.5  # of tol is what steps on the primal aim at: the proof adds its uncertainty
 NEWTON_STEPS = 50  # ends within ten where float64 is no obstacle
 TRIES = 30  # pair steps for each variable, after which they count as crawling,
@@ -32,7 +32,8 @@ PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior p
 class Auto(Solver):
     """`interior-point` where K has a factor of rank up to 256 (a linear kernel of few features), else `smo`.
 
-    A small linear problem is given to pairs first, for about as long as an interior point takes, and a large one of the squared hinge to `primal-newton`, which takes some few passes over the rows.
+    A small linear problem is given to pairs first, for about as long as an interior point takes, and a large one of the
+    squared hinge to `primal-newton`, which takes some few passes over the rows.
     Runs write down the solver that was chosen, so that a repetition takes the same.
     """
 

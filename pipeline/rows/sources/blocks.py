@@ -50,11 +50,14 @@ class Source(ABC):
         Whether a missing number is a NaN; otherwise it is refused.
     schema
         Of a table, once its first lines are known; its texts are coded by the vocabularies `texts`, by feature.
+    kept
+        Once the first rows are known: the smallest type known to hold all of them exactly.
     """
 
     sparse = False
     fills = False
     schema: Schema | None = None
+    kept: np.dtype = np.dtype(np.float64)
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -119,6 +122,8 @@ def finite_rows(source: Source, X: NDArray[Any], first_row: int) -> NDArray[np.f
     with np.errstate(over="ignore"):  # a long double beyond float64's range becomes infinity, which is refused
         rows = np.ascontiguousarray(X, dtype=np.float64)
     check_finite(source, rows, first_row)
+    if X.dtype.itemsize < rows.itemsize:
+        source.kept = X.dtype.newbyteorder("=")
     return rows
 
 
