@@ -235,18 +235,26 @@ class MemoryState(WorkingSetState):
         moved = np.flatnonzero(delta)
         idx, delta = idx[moved], delta[moved]
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
-        step = min(CHUNK * 16, self.qp.source.capacity)
-        for start in range(0, len(idx), step):
-            part = slice(start, start + step)
-            matrix, rows = self.qp.source.lookup(self.qp.rows_of(idx[part]))
-            for span in self._spans:
-                add_columns(matrix, rows, -delta[part], change, span)
+        if len(idx) <= self.qp.source.capacity:
+            self._add_columns(idx, delta, change)
+        else:  # a cache would hold none of them until the next round: nothing but their sum is formed
+            coef = np.bincount(self.qp.rows_of(idx), weights=delta, minlength=self.qp.source.n)
+            change -= self.qp.source.outputs(coef)[0]
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
         if self.qp.is_soft:
             self.score[idx] -= self.qp.ridge[idx] * delta
         if self.qp.shift:
             self.score -= self.qp.shift * delta.sum()
+
+    def _add_columns(self, idx: Floats, delta: Floats, change: Floats) -> None:
+        """Take the columns of the variables `idx`, times `delta`, from `change` (n,)."""
+        step = min(CHUNK * 16, self.qp.source.capacity)
+        for start in range(0, len(idx), step):
+            part = slice(start, start + step)
+            matrix, rows = self.qp.source.lookup(self.qp.rows_of(idx[part]))
+            for span in self._spans:
+                add_columns(matrix, rows, -delta[part], change, span)
 
     def snapshot(self) -> Floats:
         """A copy of beta."""

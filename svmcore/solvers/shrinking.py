@@ -61,8 +61,9 @@ class Shrinking:
         at = Outcome(Status.CONVERGED, n_iter, beta, score)
         if score is None:
             at = at if beta.any() else self._sampled(qp, n_iter)
-            fetched = FETCHED * np.count_nonzero(at.beta) * qp.m * qp.source.dtype.itemsize
-            if fetched < WORTH_BYTES and not qp.source.shares_passes:
+            fetched = FETCHED * np.count_nonzero(at.beta)
+            few = fetched <= qp.source.capacity and fetched * qp.m * qp.source.dtype.itemsize < WORTH_BYTES
+            if few and not qp.source.shares_passes:
                 return self._on_all(qp, at)
             at = _looked_at(qp, at)
             if np.count_nonzero(_violate(at, _behind(qp, at))) > MANY * qp.m:

@@ -44,6 +44,7 @@ FLAT = 1e-4  # of tol times the objective: what steps of all free variables must
 SHARE = 0.1  # of the work of the pairs is what such steps may cost
 MOST = 100  # of such steps at a time
 TIMES = 4  # that they are taken in one solve
+BEYOND = 4096  # variables that a set may have though fewer columns are held: its square has memory of its own
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 
 
@@ -134,7 +135,7 @@ class _Rounds:
         if qp.m <= WHOLE and K is not None and qp.rows is None and isinstance(self.state, MemoryState):
             return WholeSet(self.state, K)
         least = 2 if qp.groups.codes is None else 2 * (len(qp.groups.sums) + 1)  # a pair of each group, and of none
-        capacity = min(self.solver.working_set, qp.source.capacity * (1 if qp.rows is None else 2))
+        capacity = min(self.solver.working_set, max(BEYOND, qp.source.capacity * (1 if qp.rows is None else 2)))
         if qp.source.scratch_bytes is not None:
             entries = qp.source.scratch_bytes / ((1.0 + FEW**2) * qp.source.dtype.itemsize)
             capacity = min(capacity, int(entries**0.5) - PADDING)

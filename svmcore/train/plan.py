@@ -15,6 +15,7 @@ __all__ = ["Plan", "cached", "choose_plan", "served_kernel"]
 Plan: TypeAlias = Literal["resident", "columns", "factor"]
 
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
+LEAST_SQUARE = 48 << 20  # bytes of 2,800 variables
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs
 
 
@@ -24,8 +25,13 @@ def served_kernel(kernel: Kernel, task: Task) -> Kernel:
 
 
 def cached(source: Source, limit_bytes: int) -> CachedColumns:
-    """Columns in the budget, a quarter of which at most is for the square of a working set."""
-    return CachedColumns(source, limit_bytes, None, min(limit_bytes // 4, SMO.square_bytes(source.n, source.dtype)))
+    """Columns in the budget, a quarter of which at most is for the square of a working set.
+
+    A square of `LEAST_SQUARE` is there in any case: smaller sets take so many rounds that columns are computed again.
+    """
+    share, whole = limit_bytes // 4, SMO.square_bytes(source.n, source.dtype)
+    square = min(max(share, LEAST_SQUARE), whole)
+    return CachedColumns(source, limit_bytes - min(share, whole) + square, None, square)
 
 
 def choose_plan(n: int, dtype: DTypeLike, budget: int, n_problems: int = SHARERS, small: int = 0) -> Plan:
