@@ -103,6 +103,19 @@ def test_auto__takes_newton_steps_where_many_rows_have_the_squared_hinge():
         assert found.certificate.primal - found.certificate.dual <= 1e-9 * found.certificate.primal
 
 
+@pytest.mark.parametrize(("noise", "by_pairs"), [(0.05, True), (3.0, False)])
+def test_auto__tries_pairs_first_on_some_thousand_rows_and_goes_on_from_there(noise, by_pairs):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(3000, 12))
+    y = np.where(X @ rng.normal(size=12) + noise * rng.normal(size=3000) > 0, 1.0, -1.0)
+    qp = classification(LinearRows(X), y, 100.0 if noise > 1 else 0.01)
+    found = Solver.create("auto").solve(qp)
+    assert found.status == "converged"
+    assert (found.n_iter < 60_000) == by_pairs  # else an interior point has counted on from where they ended
+    peer = Solver.create("interior-point").solve(qp)
+    assert found.certificate.dual == pytest.approx(peer.certificate.dual, rel=1e-5)
+
+
 def test_dual_ascent__moves_all_that_are_inside_their_box_together(monkeypatch):
     """Half as many free variables as features leave K_FF ill-conditioned: single steps take hundreds of epochs."""
     X, y = noisy(2000, 300)

@@ -87,6 +87,34 @@ def test_decisions__are_computed_again_where_the_label_hangs_on_less(monkeypatch
     assert model.predict(X)[row] != (true[row] + bias >= 0).astype(int)
 
 
+def test_decision_values_of_pixels__are_those_of_the_rows_with_their_rounding():
+    """Float32 pixels are near a lattice: what they are off by is a digit of theirs, and tells in the tenth place."""
+    rng = np.random.default_rng(9)
+    model, X = model_of(RBF(0.05), ROWS["pixels"], rng, 3), ROWS["pixels"](rng, 400)
+    of, bias = KERNELS["rbf"][1], model.bias
+    expected = exact(of, model, X)
+    nearest = np.rint(X.astype(float) * 255.0) / 255.0
+    assert np.abs(exact(of, model, nearest) - expected).max() > 1e-10 * np.abs(expected - bias).max()
+    found = model.decision_function(X)
+    np.testing.assert_allclose(found, expected, atol=1e-13 * np.abs(model.coef).sum(axis=1).max())
+
+
+@pytest.mark.parametrize("rows", ["pixels", "integers"])
+def test_a_row_that_is_on_no_lattice__changes_no_bit_of_rows_that_are_computed_apart(rows, monkeypatch):
+    rng = np.random.default_rng(10)
+    model, X = model_of(RBF(0.05), ROWS[rows], rng, 3), ROWS[rows](rng, 900)
+    grain = model._outputs.grain
+    found = model.decision_function(X)
+    off = X.copy()
+    off[5, 3] += 0.3 / 255.0
+    moved = model.decision_function(off)
+    np.testing.assert_array_equal(moved[grain:], found[grain:])
+    np.testing.assert_allclose(moved[:grain], exact(KERNELS["rbf"][1], model, off)[:grain], rtol=1e-11)
+    for number in (1, 3, 4):
+        monkeypatch.setattr(threads, "n_threads", lambda number=number: number)
+        np.testing.assert_array_equal(model.decision_function(off), moved)
+
+
 def test_quick_values__are_none_where_rows_reach_too_far_for_differences():
     rng = np.random.default_rng(6)
     model = model_of(RBF(3.0), ROWS["few"], rng)

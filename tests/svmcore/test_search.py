@@ -323,6 +323,7 @@ def test_large_kernel_matrices_of_bytes__are_made_one_by_one_in_the_same_memory(
     monkeypatch.setattr(tables, "_at_a_time", lambda *about: 1)
     monkeypatch.setattr(tables, "empty", lambda *given: made.append(memory.empty(*given)) or made[-1])
     monkeypatch.setattr(memory, "LEAST", 0)
+    memory.release()  # what other tests have left would do as well
     one = GridSearchCV(SVC(), RBF, cv=3, refit=False)
     table, free = tables.Table._train_on, []
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from svmcore import RBF, ComputedColumns, Linear, Points, Precomputed, ResidentGram, Solver, Status, Tanh
+from svmcore import RBF, SMO, ComputedColumns, Linear, Points, Precomputed, ResidentGram, Solver, Status, Tanh
 from svmcore import classification as program
 from svmcore.certificate import Certificate
 from svmcore.errors import InputError, Unsupported
 from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
 from svmcore.qp import Groups, SignedQP
+from svmcore.train.plan import cached
 
 
 def shifted(n=3000, seed=0):
@@ -232,3 +233,26 @@ def test_working_set__square_and_columns_share_the_budget():
     cached = CachedColumns(ComputedColumns(Linear(), points), 8 << 20, None, 2 << 20)
     assert cached.arena.nbytes <= 6 << 20
     assert cached.scratch_bytes == 2 << 20
+
+
+def test_small_budget__leaves_a_set_room_for_more_variables_than_columns_are_held():
+    """Or a large problem in a small cache would take a round for every few columns, and compute them all each time."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3000, 8))
+    y = np.where((X**2).sum(axis=1) + 4.0 * rng.normal(size=3000) > 8.0, 1.0, -1.0)
+    source = ComputedColumns(RBF(0.3), Points.prepare(X, None, np.float32))
+    sources = [cached(source, 100 * 12_000), ResidentGram(source.columns(np.arange(3000)))]
+    assert sources[0].capacity < 100
+    assert sources[0].scratch_bytes >= SMO.square_bytes(2500, np.float32)
+    small, whole = (SMO().solve(program(each, y, 10.0)) for each in sources)
+    assert len(small.support) > 5 * sources[0].capacity
+    assert small.status == whole.status == "converged"
+    assert small.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-6)
+
+
+@pytest.mark.parametrize("megabytes", [200, 1000])
+def test_larger_budget__is_for_columns_and_square_together(megabytes):
+    source = ComputedColumns(RBF(0.3), Points.prepare(np.zeros((20_000, 2)), None, np.float32))
+    found = cached(source, megabytes << 20)
+    assert found.scratch_bytes == min(megabytes << 18, SMO.square_bytes(20_000, np.float32))
+    assert found.arena.nbytes + found.scratch_bytes <= megabytes << 20

@@ -14,6 +14,7 @@ import pipeline.rows.ingest
 from pipeline.config.load import load_experiment
 from pipeline.kinds.labels import LabelCodes
 from pipeline.rows.dataset import ingest
+from pipeline.rows.row_files import RowFiles
 from pipeline.rows.split import stratified_sample
 from svmcore.errors import InputError
 from svmcore.points.identical import merge_rows
@@ -296,3 +297,16 @@ def test_digits(tmp_path):
     assert (d.n_train, d.n_test, d.n_features) == (1437, 360, 64)
     assert d.variance == pytest.approx((X[kept] / 16).var(), rel=1e-12)
     assert stages[-1] == ("ingest", 1797, 1797)
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", ">f4", "f2", "?"])
+def test_rows__are_staged_in_the_type_that_they_came_in_and_are_those_of_float64(kind, tmp_path, monkeypatch):
+    X = np.random.default_rng(5).integers(0, 2 if kind == "?" else 100, (N, 7)).astype(kind)
+    sizes, append = [], RowFiles.append
+    monkeypatch.setattr(RowFiles, "append", lambda self, X: (append(self, X), sizes.append(self.kept.itemsize))[0])
+    (tmp_path / "narrow").mkdir()
+    (tmp_path / "wide").mkdir()
+    found = make(tmp_path / "narrow", X=X)
+    assert sizes[0] == np.dtype(kind).itemsize
+    same = make(tmp_path / "wide", X=X.astype(float))
+    np.testing.assert_array_equal(found.X(0, found.n_merged), same.X(0, same.n_merged))
