@@ -232,7 +232,7 @@ class MemoryState(WorkingSetState):
         every = slice(None) if idx is self.everyone else idx
         delta = beta - self.beta[every]
         self.beta[every], self._ends = beta, None
-        moved = np.flatnonzero(delta)
+        moved, zero = np.flatnonzero(delta), idx[beta == 0.0]
         idx, delta = idx[moved], delta[moved]
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
         if len(idx) <= self.qp.source.capacity:
@@ -240,6 +240,8 @@ class MemoryState(WorkingSetState):
         else:  # a cache would hold none of them until the next round: nothing but their sum is formed
             coef = np.bincount(self.qp.rows_of(idx), weights=delta, minlength=self.qp.source.n)
             change -= self.qp.source.outputs(coef)[0]
+        if self.qp.rows is None:
+            self.qp.source.leave(zero)
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
         if self.qp.is_soft:

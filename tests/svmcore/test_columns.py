@@ -9,10 +9,15 @@ from scipy import sparse
 from svmcore import RBF, CachedColumns, ComputedColumns, Linear, Points, ResidentGram, Source
 from svmcore.errors import InvalidProblem, MemoryLimit
 from svmcore.passes.columns import add_columns_by_sign
+from svmcore.solvers import smo
+from svmcore.solvers.smo import SMO
 from svmcore.sources import matvec
 from svmcore.sources.base import matvec_and_sizes
 from svmcore.sources.cached import IDLE
 from svmcore.sources.resident import fill_grams
+from svmcore.tasks import classification
+
+from .. import problems
 
 ROWS = np.random.default_rng(0).normal(size=(90, 4))
 WIDE = np.hstack([ROWS, np.zeros((90, 300))])  # mostly zero: CSR
@@ -93,6 +98,33 @@ def test_cached_columns__of_one_program_touches_no_more_memory_for_what_it_has_l
     assert cached.n_held == (10 + IDLE + 1 if of_one else 10 + 2 * IDLE)
     assert cached.held(stays).all()
     assert cached.held(np.array([10])) == [not of_one]
+
+
+@pytest.mark.parametrize("of_one", [False, True])
+def test_cached_columns__left_by_their_variables_are_written_over_at_once_where_nobody_else_asks(of_one):
+    cached = CachedColumns(ResidentGram(K), 90 * 90 * 8, of_one=of_one)
+    cached.lookup(np.arange(10))
+    cached.leave(np.array([3, 7, 50]))  # one of them is not there
+    matrix, rows = cached.lookup(np.array([20, 21, 22]))
+    np.testing.assert_array_equal(matrix[rows], K[[20, 21, 22]])
+    assert cached.n_held == (11 if of_one else 13)
+    assert cached.held(np.array([3, 7])).tolist() == [not of_one] * 2
+    assert cached.held(np.delete(np.arange(10), [3, 7])).all()
+
+
+def test_smo__writes_over_the_columns_of_variables_at_0_and_finds_the_same(monkeypatch):
+    """Those of support vectors stay: the proof reads them."""
+    X, y = problems.overlapping()
+    monkeypatch.setattr(smo, "WHOLE", 0)
+    held, betas = [], []
+    for of_one in (False, True):
+        cached = CachedColumns(ComputedColumns(RBF(2.0), Points.prepare(X)), 1 << 30, of_one=of_one)
+        found = SMO(newcomers=8, working_set=80).solve(classification(cached, y, C=1.0))
+        assert cached.held(np.flatnonzero(found.beta)).all()
+        held.append(cached.n_held)
+        betas.append(found.beta)
+    assert held[1] < held[0]
+    np.testing.assert_array_equal(*betas)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

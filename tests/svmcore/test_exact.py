@@ -172,3 +172,26 @@ def test_exact__has_the_same_bits_on_any_number_of_threads():
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         seen.add(done.stdout)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", sorted(KERNELS))
+def test_exact__of_some_rows_has_the_bits_of_a_copy_of_them(name, form):
+    kernel, X = KERNELS[name](0.5), rows(form, 40, 7, 3, 1.0, 1.0)
+    at = np.random.default_rng(1).permutation(40)[:24]
+    copied = exact_kernel(kernel, X[at])
+    viewed = ExactKernel(kernel, X, like=copied._given, at=at)
+    some, coef = np.array([5, 0, 23, 11]), np.random.default_rng(2).normal(size=4)
+    for own, other in ((copied, viewed), (copied.take(some), viewed.take(some))):
+        every = np.arange(len(own))
+        assert len(own) == len(other)
+        for back in (every, every[::-1]):
+            np.testing.assert_array_equal(other.product(back, every[:4], coef), own.product(back, every[:4], coef))
+        symmetric = (each.symmetric_product(every[:4], coef) for each in (own, other))
+        np.testing.assert_array_equal(*symmetric)
+        np.testing.assert_array_equal(other.block(every, every), own.block(every, every))
+        np.testing.assert_array_equal(other.diagonal(), own.diagonal())
+        np.testing.assert_array_equal(other.sizes(np.ones(len(own))), own.sizes(np.ones(len(own))))
+        assert other.unit == own.unit
+        if own.can_refine(4):
+            np.testing.assert_array_equal(other.finest(every, every[:4], coef), own.finest(every, every[:4], coef))

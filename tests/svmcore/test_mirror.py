@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from svmcore.passes.mirror import write_mirrored
+from svmcore.passes.working_set import mirror_rows
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (16, 16), (15, 17), (33, 100), (64, 48)])
@@ -24,3 +25,20 @@ def test_write_mirrored__of_a_diagonal_tile_stays_below_the_diagonal(n, dtype):
     tile, out = np.random.default_rng(1).random((n, n)).astype(dtype), np.zeros((n, n), dtype)
     write_mirrored(tile, out, lower_only=True)
     np.testing.assert_array_equal(out, np.tril(tile.T, -1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "places", [[], [0, 1, 2], [37, 38, 39], list(range(20, 40)), [39], [3, 17, 39], [5], [38, 39, 2]]
+)
+def test_mirror_rows__writes_the_columns_of_rows_wherever_they_are(places, dtype):
+    whole = np.random.default_rng(5).normal(size=(40, 40)).astype(dtype)
+    K, places = whole + whole.T, np.array(places, dtype=np.int64)
+    square = np.full((44, 50), np.nan, dtype)
+    square[:40, :40] = K
+    square[:40, places] = np.nan
+    square[places, :40] = K[places]
+    mirror_rows(square, places, 40)
+    np.testing.assert_array_equal(square[:40, :40], K)
+    assert np.isnan(square[40:]).all()
+    assert np.isnan(square[:, 40:]).all()
