@@ -21,6 +21,7 @@ __all__ = ["ResidentGram", "fill_grams", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
 FEW = 256  # rows of a tile that is computed at once even where it is on the diagonal
+GRAIN = 48  # rows, of which packed rows can be taken without packing them again
 FINER_BYTES = 1 << 30  # a K in float64 up to this size is computed whole, a larger one by columns
 
 
@@ -169,16 +170,31 @@ def _fill_pair(
     """Tile (i, j) and its mirror image; the lower half of a diagonal tile is the mirror of its upper half."""
     (i, left), (j, right) = down, across
     tiles = [_part_of(memory, len(left), len(right)) for memory in scratch] or list(outs)
-    half = len(left) // 2 if i == j and len(left) > FEW else 0  # in two: NumPy's path for A @ A.T is far slower
-    for lo, hi in ((0, half), (half, len(left))):
-        if hi > lo and len(kernels) == 1:
-            kernels[0].block(left.rows(lo, hi), right, tiles[0][lo:hi])
-        elif hi > lo:
-            blocks(kernels, left.rows(lo, hi), right, [tile[lo:hi] for tile in tiles])
+    for rows, first in _strips(len(left), i == j):
+        P, Q = left.rows(rows.start, rows.stop), right.rows(first, len(right))
+        if len(kernels) == 1:
+            kernels[0].block(P, Q, tiles[0][rows, first:])
+        else:
+            blocks(kernels, P, Q, [tile[rows, first:] for tile in tiles])
     for K, tile in zip(outs, tiles, strict=True):
         if scratch:
             K[i : i + len(left), j : j + len(right)] = tile
         write_mirrored(tile, K[j : j + len(right), i : i + len(left)], i == j)
+
+
+def _strips(n: int, on_diagonal: bool) -> list[tuple[slice, int]]:
+    """Rows of a tile that are computed at a time, and from which column on: two strips on the diagonal.
+
+    The second one leaves out what is the mirror of the first, but for a few columns: NumPy has a way of its own for
+    A @ A.T, which is far slower where rows are powers of two long.
+
+    >>> _strips(512, True)
+    [(slice(0, 240, None), 0), (slice(240, 512, None), 192)]
+    """
+    half = n // 2 // GRAIN * GRAIN
+    if not on_diagonal or n <= FEW:
+        return [(slice(0, n), 0)]
+    return [(slice(0, half), 0), (slice(half, n), half - GRAIN)]
 
 
 def _part_of(memory: Floats, rows: int, columns: int) -> Floats:
