@@ -14,6 +14,7 @@ __all__ = ["PADDING", "ROOM", "WholeSet", "WorkingSet"]
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
 ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core;
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
+FRESH = 0.2  # of a large set may come in a round: with a quarter a tenth more columns are computed, as many in vain
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
 
 
@@ -56,7 +57,7 @@ class WorkingSet:
 
     def advance(self, newcomers: int) -> None:
         """Admit about so many of the worst violators outside; at least half of a full set stays."""
-        count = min(max(newcomers, len(self.members) // 4), 4 * newcomers, max(2, self.room // 2))
+        count = min(max(newcomers, int(FRESH * len(self.members))), 4 * newcomers, max(2, self.room // 2))
         self.admit(self.state.candidates(count, self.outside))
 
     def makes_room(self, free: int) -> None:
