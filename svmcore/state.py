@@ -240,10 +240,10 @@ class MemoryState(WorkingSetState):
         else:  # a cache would hold none of them until the next round: nothing but their sum is formed
             coef = np.bincount(self.qp.rows_of(idx), weights=delta, minlength=self.qp.source.n)
             change -= self.qp.source.outputs(coef)[0]
-        if self.qp.rows is None:
-            self.qp.source.leave(zero)
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
+        else:  # no other variable wants these columns
+            self.qp.source.leave(zero)
         if self.qp.is_soft:
             self.score[idx] -= self.qp.ridge[idx] * delta
         if self.qp.shift:

@@ -65,9 +65,9 @@ def _gather_rows(matrix, rows, columns, order, shift, at, out):  # type: ignore[
 
 
 def mirror_rows(square: Floats, places: Floats, q: int) -> None:
-    """square[c, v] = square[v, c] for each v of `places`, ascending, and each other c < q, on several threads."""
+    """square[c, v] = square[v, c] for each v of `places` and each other c < q, on several threads."""
     first, least = q - len(places), ENTRIES // max(1, q)
-    if len(places) and places[0] == first:  # they are the last ones: turned in registers, five times as fast
+    if np.array_equal(places, np.arange(first, q)):  # the last ones, in order: turned in registers, a fifth of the time
         rows, columns = square[first:q], square[:first, first:q]
         split_range(first, lambda lo, hi: write_mirrored(rows[:, lo:hi], columns[lo:hi], False), least=least)
         return

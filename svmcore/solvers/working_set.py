@@ -14,7 +14,7 @@ __all__ = ["PADDING", "ROOM", "WholeSet", "WorkingSet"]
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
 ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core;
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
-FRESH = 0.2  # of a large set may come in a round: with a quarter a tenth more columns are computed, as many in vain
+FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
 
 

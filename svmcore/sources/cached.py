@@ -154,7 +154,7 @@ class CachedColumns(Source):
     def leave(self, idx: Floats) -> None:
         """Write over these before others, if nobody else asks for them."""
         if self._of_one:
-            self.used[self.slot_of[idx][self.held(idx)]] = -IDLE  # before any lookup that counts
+            self.used[self.slot_of[idx][self.held(idx)]] = -IDLE  # idle at the next lookup, and longer than any other
 
     def lookup(self, idx: Floats) -> Lookup:
         """Slots of the arena that hold the columns `idx`, at most `capacity` of them; missing ones are computed."""

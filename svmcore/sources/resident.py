@@ -11,6 +11,7 @@ from svmcore.kernels.base import Kernel, blocks
 from svmcore.passes.mirror import write_mirrored
 from svmcore.passes.working_set import gather_square
 from svmcore.points import Floats, Points
+from svmcore.points.byte_products import COLUMNS
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import n_threads, split_range
 from svmcore.sources.base import Factor, Lookup, Source
@@ -21,7 +22,6 @@ __all__ = ["ResidentGram", "fill_grams", "resident_gram"]
 
 TILE = 512  # rows of a tile: a float32 tile and its mirror stay in the second-level cache
 FEW = 256  # rows of a tile that is computed at once even where it is on the diagonal
-GRAIN = 48  # rows, of which packed rows can be taken without packing them again
 FINER_BYTES = 1 << 30  # a K in float64 up to this size is computed whole, a larger one by columns
 
 
@@ -191,10 +191,10 @@ def _strips(n: int, on_diagonal: bool) -> list[tuple[slice, int]]:
     >>> _strips(512, True)
     [(slice(0, 240, None), 0), (slice(240, 512, None), 192)]
     """
-    half = n // 2 // GRAIN * GRAIN
+    half = n // 2 // COLUMNS * COLUMNS  # packed rows are taken from there on without packing them again
     if not on_diagonal or n <= FEW:
         return [(slice(0, n), 0)]
-    return [(slice(0, half), 0), (slice(half, n), half - GRAIN)]
+    return [(slice(0, half), 0), (slice(half, n), half - COLUMNS)]
 
 
 def _part_of(memory: Floats, rows: int, columns: int) -> Floats:

@@ -6,6 +6,7 @@ order of the rows. Rows with a weight of 0 or less are left out, as LIBSVM does.
 
 import dataclasses
 import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,12 @@ class Distinct:
     def rows(self) -> Rows:
         """The distinct rows (m, p): a copy, which a linear machine of many rows does without."""
         return self.given if self.at is None else self.given[self.at]
+
+    def parts(self) -> Iterator[Rows]:
+        """The distinct rows in order, about four megabytes at a time: nobody holds a copy of them all."""
+        step = max(1, (1 << 19) // max(1, self.given.shape[1]))
+        at = np.arange(self.given.shape[0]) if self.at is None else self.at
+        return (self.given[at[start : start + step]] for start in range(0, len(at), step))
 
     def take(self, rows: Floats) -> Rows:
         """Some of the distinct rows, a copy in memory that was touched before, if there is any."""
@@ -126,19 +133,22 @@ def _variance(kernel: Kernel, distinct: Distinct) -> float:
     """Variance of all entries of the rows, each row counted with its weight: what `gamma: scale` divides by."""
     if isinstance(kernel, Precomputed) or "scale" not in repr(kernel):
         return 1.0
-    X, weight = distinct.rows, distinct.total
-    n_entries = float(weight.sum()) * X.shape[1]
-    if not hasattr(X, "tocsr"):
-        mean = float(weight @ X.sum(axis=1, dtype=np.float64)) / n_entries
-        step = max(1, (1 << 19) // max(1, X.shape[1]))
-        squares = np.empty(len(X))
-        for i in range(0, len(X), step):
-            centred = X[i : i + step] - np.float64(mean)
-            np.einsum("ij,ij->i", centred, centred, out=squares[i : i + step])
-        return float(weight @ squares) / n_entries
-    values = X.astype(np.float64)
-    mean = float(weight @ np.asarray(values.sum(axis=1)).ravel()) / n_entries
-    return float(weight @ np.asarray(values.multiply(values).sum(axis=1)).ravel()) / n_entries - mean**2
+    weight = distinct.total
+    n_entries = float(weight.sum()) * distinct.given.shape[1]
+
+    def mean_of(of_rows: Callable[[Rows], Floats]) -> float:
+        each = [np.asarray(of_rows(part)).ravel() for part in distinct.parts()]
+        return float(weight @ np.concatenate(each)) / n_entries
+
+    if not hasattr(distinct.given, "tocsr"):
+        mean = mean_of(lambda X: X.sum(axis=1, dtype=np.float64))
+        return mean_of(lambda X: _squares(X - np.float64(mean)))
+    mean = mean_of(lambda X: X.astype(np.float64).sum(axis=1))
+    return mean_of(lambda X: X.astype(np.float64).power(2).sum(axis=1)) - mean**2
+
+
+def _squares(X: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", X, X))
 
 
 def shared(values: Floats, of: Floats, weights: Floats) -> Floats:

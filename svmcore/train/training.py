@@ -200,11 +200,11 @@ class Work:
 
     def _rows_of_exact(self) -> tuple[Rows, Floats | None]:
         """What exact values are computed of: rows as they came and which they are, or a copy that is read in order."""
-        distinct = self.distinct
-        if len(self.C) > EXACT_ROWS and not self.recipe.served.is_linear:
+        distinct, few = self.distinct, len(self.C) <= EXACT_ROWS
+        if not few and not self.recipe.served.is_linear:  # a linear machine reads its rows again and again
             return distinct.given, distinct.at
         rows = distinct.rows
-        if len(self.C) <= EXACT_ROWS and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
+        if few and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
             rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
         return rows, None
 

@@ -9,6 +9,8 @@ from scipy import sparse
 
 from svmcore import RBF, Linear, Precomputed
 from svmcore.errors import InvalidProblem
+from svmcore.estimator import SVC
+from svmcore.train import training
 from svmcore.train.distinct import Distinct, distinct_rows, merge_precomputed, shared
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
@@ -253,3 +255,27 @@ def test_shared__a_value_that_divides_evenly_is_divided_evenly():
     np.testing.assert_array_equal(
         shared(np.array([-6.0]), np.zeros(3, int), np.array([1.0, 2.0, 1.0])), [-1.5, -3.0, -1.5]
     )
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("gamma", ["scale", 0.3])
+def test_training__of_many_rows_makes_no_copy_of_them_that_stays(form, gamma, monkeypatch):
+    """`gamma: scale` looks at all rows, and exact values are computed of those that were given."""
+    rng = np.random.default_rng(3)
+    X, kept = form(rng.normal(size=(1500, 5))), []
+    y = np.where(rng.random(1500) < 0.5, 1, -1)
+    expected = SVC(gamma=gamma).fit(X, y)
+
+    def refuse(self):
+        raise AssertionError("a copy of all rows was asked for")
+
+    monkeypatch.setattr(Distinct, "rows", property(refuse))
+    exact = training.ExactKernel
+    monkeypatch.setattr(
+        training, "ExactKernel", lambda *given, **named: (kept.append(given[1]), exact(*given, **named))[1]
+    )
+    model = SVC(gamma=gamma).fit(X, y)
+    values = (lambda table: table.data) if sparse.issparse(X) else np.asarray
+    assert all(np.shares_memory(values(rows), values(X)) for rows in kept)
+    assert len(kept) == 1
+    np.testing.assert_array_equal(model.decision_function(X[:50]), expected.decision_function(X[:50]))

@@ -29,7 +29,7 @@ def test_write_mirrored__of_a_diagonal_tile_stays_below_the_diagonal(n, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "places", [[], [0, 1, 2], [37, 38, 39], list(range(20, 40)), [39], [3, 17, 39], [5], [38, 39, 2]]
+    "places", [[], [0, 1, 2], [37, 38, 39], list(range(20, 40)), [39], [3, 17, 39], [5], [38, 39, 2], [37, 2, 39]]
 )
 def test_mirror_rows__writes_the_columns_of_rows_wherever_they_are(places, dtype):
     whole = np.random.default_rng(5).normal(size=(40, 40)).astype(dtype)
