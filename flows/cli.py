@@ -6,7 +6,6 @@ Commands import what they need when they run, so `marginflow --help` is quick an
 """
 
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import typer
 from flows.commands import models, runs, train, write
 from flows.commands.app import DONE, FAILED, INTERRUPTED, REFUSED, TERMINATED, app
 from flows.commands.printed import tell
+from flows.stops import sigterm_raised
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -31,20 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:  # on a system that it refuses
         tell(f"marginflow: {error}")
         return REFUSED
-    previous = signal.signal(signal.SIGTERM, _terminate)
-    try:
+    with sigterm_raised():
         code = _outcome(argv)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
     if code in STOPPED:
         tell(f"{STOPPED[code]}; what is finished is kept, the same command goes on from there")
     return code
-
-
-def _terminate(signum: int, frame: Any) -> None:
-    """SIGTERM: leave through every `finally`, so that what is finished is kept and no process stays."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(TERMINATED)
 
 
 def _outcome(argv: Sequence[str] | None) -> int:

@@ -15,6 +15,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Failed
 
 from flows.server import end_with_service
+from flows.stops import on_dropped
 from flows.tracking import check_tracker, log_run
 from flows.witness import Witness, described, refusal
 from pipeline.compute.progress import silent
@@ -84,6 +85,7 @@ class _NoFailures(logging.Filter):
 def _hush() -> None:
     if os.environ.get("MARGINFLOW_DEBUG"):
         return
+    sys.unraisablehook = on_dropped
     for name in [None, "prefect", *(n for n in logging.root.manager.loggerDict if n.startswith("prefect"))]:
         for handler in logging.getLogger(name).handlers:
             if "Console" in type(handler).__name__ or type(handler) is logging.StreamHandler:
