@@ -41,7 +41,7 @@ KEPT = 1 << 25  # bytes of digits that are kept at most
 POLYNOMIALS = ("polynomial", "centred-polynomial")
 FINEST_KERNELS = (*POLYNOMIALS, "rbf", "tanh")
 FINEST_FEATURES = 64  # of which all products of two are formed in twice the digits
-FINEST_PRODUCTS = 1e9  # of two numbers that are formed in twice the digits at most: three seconds
+FINEST_PRODUCTS = 1e10  # of two numbers that are formed in twice the digits at most: three seconds
 
 
 class ExactKernel:

@@ -173,45 +173,84 @@ def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  #
 
 
 # ---- kernels value by value: x'z or ||x - z||^2 in twice the digits, the function of it, and the sum
+# One x meets LANES rows at a time, as columns of a block: a sum over features is a chain, and lanes go side by side.
+LANES = 64
+
+
 @njit
-def _base(x, z, gamma, coef0):  # type: ignore[no-untyped-def]
-    """Gamma x'z + coef0 of rows in float64."""
-    inner = (0.0, 0.0)
+def _turn(Z, start, block):  # type: ignore[no-untyped-def]
+    """Write the rows of Z from `start` on as columns of `block` (p, LANES), in float64; returns how many there are."""
+    count = min(LANES, Z.shape[0] - start)
+    block[:, count:] = 0.0
+    for lane in range(count):
+        for f in range(Z.shape[1]):
+            block[f, lane] = np.float64(Z[start + lane, f])
+    return count
+
+
+@njit
+def _distances(x, block, high, low):  # type: ignore[no-untyped-def]
+    """(high + low)_l = ||x - z_l||^2."""
+    high[:], low[:] = 0.0, 0.0
     for f in range(len(x)):
-        inner = _plus(inner, _product(np.float64(x[f]), np.float64(z[f])))
-    return _plus(_times((gamma, 0.0), inner), (coef0, 0.0))
+        x_f = np.float64(x[f])
+        for lane in range(LANES):
+            u = x_f - block[f, lane]
+            high[lane], low[lane] = _plus((high[lane], low[lane]), (u * u, 0.0))
 
 
 @njit
-def _power_of_products(x, z, gamma, coef0, degree):  # type: ignore[no-untyped-def]
-    base, value = _base(x, z, gamma, coef0), (1.0, 0.0)
-    for _ in range(degree):
-        value = _times(value, base)
-    return value
+def _bases(x, block, gamma, coef0, high, low):  # type: ignore[no-untyped-def]
+    """(high + low)_l = gamma x'z_l + coef0."""
+    high[:], low[:] = 0.0, 0.0
+    for f in range(len(x)):
+        x_f = np.float64(x[f])
+        for lane in range(LANES):
+            high[lane], low[lane] = _plus((high[lane], low[lane]), _product(x_f, block[f, lane]))
+    for lane in range(LANES):
+        high[lane], low[lane] = _plus(_times((gamma, 0.0), (high[lane], low[lane])), (coef0, 0.0))
+
+
+@njit
+def _powers(degree, high, low):  # type: ignore[no-untyped-def]
+    """Each to the power of `degree`."""
+    for lane in range(LANES):
+        base, value = (high[lane], low[lane]), (1.0, 0.0)
+        for _ in range(degree):
+            value = _times(value, base)
+        high[lane], low[lane] = value
 
 
 @njit
 def gaussian_outputs(X, Z, coef, gamma, out):  # type: ignore[no-untyped-def]
     """out_i = sum_j coef_j exp(-gamma ||x_i - z_j||^2)."""
-    for i in range(X.shape[0]):
-        value = (0.0, 0.0)
-        for j in range(Z.shape[0]):
-            distance2 = (0.0, 0.0)
-            for f in range(X.shape[1]):
-                u = np.float64(X[i, f]) - np.float64(Z[j, f])
-                distance2 = _plus(distance2, (u * u, 0.0))
-            value = _plus(value, _product(coef[j], math.exp(-gamma * distance2[0])))
-        out[i] = value[0] + value[1]
+    block, high, low, rest = np.empty((X.shape[1], LANES)), np.empty(LANES), np.empty(LANES), np.zeros(len(out))
+    out[:] = 0.0
+    for start in range(0, Z.shape[0], LANES):
+        count = _turn(Z, start, block)
+        for i in range(X.shape[0]):
+            _distances(X[i], block, high, low)
+            value = (out[i], rest[i])
+            for lane in range(count):
+                value = _plus(value, _product(coef[start + lane], math.exp(-gamma * high[lane])))
+            out[i], rest[i] = value
+    out += rest
 
 
 @njit
 def tanh_outputs(X, Z, coef, gamma, coef0, out):  # type: ignore[no-untyped-def]
     """out_i = sum_j coef_j tanh(gamma x_i'z_j + coef0)."""
-    for i in range(X.shape[0]):
-        value = (0.0, 0.0)
-        for j in range(Z.shape[0]):
-            value = _plus(value, _product(coef[j], math.tanh(_base(X[i], Z[j], gamma, coef0)[0])))
-        out[i] = value[0] + value[1]
+    block, high, low, rest = np.empty((X.shape[1], LANES)), np.empty(LANES), np.empty(LANES), np.zeros(len(out))
+    out[:] = 0.0
+    for start in range(0, Z.shape[0], LANES):
+        count = _turn(Z, start, block)
+        for i in range(X.shape[0]):
+            _bases(X[i], block, gamma, coef0, high, low)
+            value = (out[i], rest[i])
+            for lane in range(count):
+                value = _plus(value, _product(coef[start + lane], math.tanh(high[lane])))
+            out[i], rest[i] = value
+    out += rest
 
 
 @njit
@@ -221,17 +260,33 @@ def power_outputs(X, Z, coef, centre, gamma, coef0, degree, is_centred, total, o
     About it, k(x, z) - k(x, m) - k(m, z) + k(m, m) is formed as it stands: twice the digits bear what cancels.
     `total` is sum_j coef_j.
     """
-    origin, at_centre = _power_of_products(centre, centre, gamma, coef0, degree), (0.0, 0.0)
-    for j in range(Z.shape[0]):
-        part = _power_of_products(centre, Z[j], gamma, coef0, degree)
-        at_centre = _plus(at_centre, _times((coef[j], 0.0), part))
-    for i in range(X.shape[0]):
-        value = (0.0, 0.0)
-        for j in range(Z.shape[0]):
-            part = _power_of_products(X[i], Z[j], gamma, coef0, degree)
-            value = _plus(value, _times((coef[j], 0.0), part))
-        if is_centred:
-            away = _power_of_products(X[i], centre, gamma, coef0, degree)
-            away = _times((-total, 0.0), _plus(away, (-origin[0], -origin[1])))
-            value = _plus(_plus(value, (-at_centre[0], -at_centre[1])), away)
-        out[i] = value[0] + value[1]
+    block, high, low, rest = np.empty((X.shape[1], LANES)), np.empty(LANES), np.empty(LANES), np.zeros(len(out))
+    out[:], at_centre = 0.0, (0.0, 0.0)
+    for start in range(0, Z.shape[0], LANES):
+        count = _turn(Z, start, block)
+        for i in range(X.shape[0]):
+            _bases(X[i], block, gamma, coef0, high, low)
+            _powers(degree, high, low)
+            out[i], rest[i] = _weighted(coef, start, count, high, low, (out[i], rest[i]))
+        _bases(centre, block, gamma, coef0, high, low)
+        _powers(degree, high, low)
+        at_centre = _weighted(coef, start, count, high, low, at_centre)
+    if is_centred:
+        _turn(centre.reshape(1, -1), 0, block)
+        _bases(centre, block, gamma, coef0, high, low)
+        _powers(degree, high, low)
+        origin = (high[0], low[0])
+        for i in range(X.shape[0]):
+            _bases(X[i], block, gamma, coef0, high, low)
+            _powers(degree, high, low)
+            away = _times((-total, 0.0), _plus((high[0], low[0]), (-origin[0], -origin[1])))
+            out[i], rest[i] = _plus(_plus((out[i], rest[i]), (-at_centre[0], -at_centre[1])), away)
+    out += rest
+
+
+@njit
+def _weighted(coef, start, count, high, low, value):  # type: ignore[no-untyped-def]
+    """`value` + sum_l coef_(start + l) (high + low)_l over the first `count` lanes."""
+    for lane in range(count):
+        value = _plus(value, _times((coef[start + lane], 0.0), (high[lane], low[lane])))
+    return value

@@ -91,6 +91,28 @@ def test_finest__is_within_its_bound_however_far_the_rows_are(form, kernel):
     assert (allowed <= 3e-15 * np.abs(coef).sum()).all()
 
 
+@pytest.mark.parametrize("m", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize(
+    "kernel", [RBF(gamma=0.3), Tanh(gamma=1e-2, coef0=-0.3), Polynomial(degree=3, gamma=0.1, coef0=1.0)], ids=repr
+)
+def test_finest__takes_any_number_of_columns(kernel, m):
+    """They are met in blocks, of which the last one is seldom full."""
+    rng = np.random.default_rng(m)
+    X, coef = rng.normal(size=(m, 3)), rng.normal(size=m)
+    mpmath.mp.dps = 40
+    rows, ends = [[mpmath.mpf(v) for v in row] for row in X.tolist()], [0, m - 1]
+
+    def k(x, z):
+        if kernel.name == "rbf":
+            return mpmath.exp(-mpmath.mpf(kernel.gamma) * sum((a - b) ** 2 for a, b in zip(x, z, strict=True)))
+        base = mpmath.mpf(kernel.gamma) * sum(a * b for a, b in zip(x, z, strict=True)) + mpmath.mpf(kernel.coef0)
+        return mpmath.tanh(base) if kernel.name == "tanh" else base**3
+
+    wanted = [sum(k(rows[i], z) * mpmath.mpf(c) for z, c in zip(rows, coef.tolist(), strict=True)) for i in ends]
+    found = ExactKernel(kernel, X).finest(ends, np.arange(m), coef)
+    np.testing.assert_allclose(found, np.array(wanted, float), rtol=0, atol=2e-14 * np.abs(coef).sum())
+
+
 def test_matrix__compensated_product_is_right_to_the_last_rounding():
     X, coef = nasty(seed=3)
     K = X @ X.T
