@@ -40,7 +40,7 @@ from svmcore.train.trained import Training
 __all__ = ["Fitted", "Member", "Work", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
-THREADED_ROWS = 2048  # smaller problems spend their time in Python, where threads only wait for each other
+THREADED_ROWS = 768  # smaller problems spend their time in Python, where threads only wait for each other
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries

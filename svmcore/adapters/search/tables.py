@@ -28,11 +28,11 @@ from svmcore.points import Floats, Rows
 from svmcore.train import Recipe
 from svmcore.train.choice import objection
 from svmcore.train.shared import Fold, Found, Part, Table, Tally
-from svmcore.train.training import THREADED_ROWS
 
 __all__ = ["Data", "machine_of", "prepare"]
 
 Made = TypeVar("Made")
+MANY_ROWS = 2048  # of a table, from which threads that share one K are the better way
 OURS = (SVC, NuSVC, SVR, NuSVR, OneClassSVM)  # not their subclasses: what these change nobody knows
 
 
@@ -273,7 +273,7 @@ def _trained(table: Table, parts: list[Part], jobs: int) -> list[Found | None]:
     for index, (recipe, fold) in enumerate(parts):
         shares[places.setdefault((fold, recipe.kernel), len(places)) % jobs].append(index)
     shares = [share for share in shares if share]
-    if len(shares) < 2 or table.n >= THREADED_ROWS:
+    if len(shares) < 2 or table.n >= MANY_ROWS:
         return table.train(parts)
     work = (delayed(_apart)(table, [parts[index] for index in share]) for share in shares)
     found: list[Found | None] = [None] * len(parts)
