@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.variables import dual_sums, exact_sum, group_ends, weighted
+from svmcore.passes.variables import ROUNDED_SUM, dual_sums, exact_sum, group_ends, weighted
 from svmcore.points import Floats
 from svmcore.primal import Objectives, at_groups, primal_at, slope
 from svmcore.qp import SignedQP
@@ -23,7 +23,6 @@ from svmcore.sources.base import Served, matvec_compensated, served
 __all__ = ["BoundedOutputs", "KnownOutputs", "free_multipliers", "multipliers_of"]
 
 EPS = float(np.finfo(np.float64).eps)
-ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
 OBJECTIVE = 5e-7  # relative error of the objectives that calls for finer values
 EXACT = 2.0  # what a value of K in float64 costs over one that is served
 

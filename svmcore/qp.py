@@ -28,7 +28,7 @@ from enum import StrEnum
 import numpy as np
 
 from svmcore.errors import InvalidProblem
-from svmcore.passes.variables import boxes, clipped, mend, no_more_than
+from svmcore.passes.variables import MENDING_STEPS, boxes, clipped, mend, no_more_than
 from svmcore.points import Floats
 from svmcore.sources.base import Source
 
@@ -73,7 +73,6 @@ NO_GROUPS = Groups()
 SNAP = 1e-12  # relative: what rounding leaves between a variable and the bound that it was on
 LARGEST = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float32, np.float64)}
 ROUNDED = 1e-12  # of the sizes of what is summed: what rounding leaves of a sum
-MENDING_STEPS = 8  # each leaves a rounding error of what the one before has left
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ __all__ = [
     "maximal_pass",
     "next_violator",
     "pair_extremes",
+    "solve_each",
     "solve_pairs",
     "step_pass",
     "sweep_pass",
@@ -286,6 +287,25 @@ def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penal
         g, i, gap = _step_and_worst_pair(s, kind(step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
+
+
+@njit
+def solve_each(K, rows, ends, p, lo, hi, tol, most, beta, steps):  # type: ignore[no-untyped-def]
+    """`solve_pairs` on several programs of one sum of 0, each from nothing: one call for many small ones.
+
+    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,) and takes at most `most` steps for each of them;
+    `rows` (m,) are theirs in K (n, n). Writes `beta` (m,) and steps (k,).
+    """
+    for k in range(len(steps)):
+        first, stop = ends[k], ends[k + 1]
+        q, idx, s = stop - first, rows[first:stop], p[first:stop].astype(K.dtype)
+        square, codes, ridge = np.empty((q, q), K.dtype), np.zeros(q, np.int8), np.zeros(q)
+        for r in range(q):
+            row = K[idx[r]]
+            for c in range(q):
+                square[r, c] = row[idx[c]]
+        within = beta[first:stop], lo[first:stop], hi[first:stop]
+        steps[k] = solve_pairs(square, ridge, s, *within, codes, 1, tol, most * q)[0]
 
 
 # ---- the textbook's solvers, on all rows of K -----------------------------------------------------------------------

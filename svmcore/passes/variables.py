@@ -14,6 +14,8 @@ import numpy as np
 from svmcore.runtime.compiled import njit
 
 __all__ = [
+    "MENDING_STEPS",
+    "ROUNDED_SUM",
     "bends",
     "bent_multiplier",
     "beyond_bounds",
@@ -28,12 +30,16 @@ __all__ = [
     "losses",
     "mend",
     "no_more_than",
+    "prove_each",
     "two_sum",
     "weighted",
     "widened",
 ]
 
 LANES = 8
+EPS = 2.0**-52
+MENDING_STEPS = 8  # each leaves a rounding error of what the one before has left
+ROUNDED_SUM = 1e-12  # of ||beta||_1: what rounding may leave of a sum
 
 
 # ---- exact sums
@@ -407,3 +413,68 @@ def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type:
             sums[1, lane] += steepest * abs(r)
             sums[2, lane] += steepest * e
     return sums[0].sum(), sums[1].sum(), sums[2].sum()
+
+
+# ---- all of it, of many small programs in one call
+@njit
+def prove_each(K, rows, ends, p, lo, hi, relative, absolute, beta, outputs, found):  # type: ignore[no-untyped-def]
+    """What `svmcore.certificate.evaluate` finds, of programs of one sum of 0, without ridges, on one float64 K.
+
+    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,), whose rows of K are `rows` (m,); values of K
+    are off by at most relative abs(K) + absolute. Mends `beta` (m,), writes `outputs` (m,) and to `found` (k, 8):
+    primal, dual, KKT gap, infeasibility, uncertainty, bar, multiplier, squared norm of w.
+    """
+    for k in range(len(found)):
+        some = slice(ends[k], ends[k + 1])
+        _prove(K, rows[some], p[some], lo[some], hi[some], relative, absolute, beta[some], outputs[some], found[k])
+
+
+@njit
+def _prove(K, rows, p, lo, hi, relative, absolute, beta, output, found):  # type: ignore[no-untyped-def]
+    mend(beta, lo, hi, 0.0, MENDING_STEPS)
+    m, none, missed = len(p), np.zeros(len(p)), abs(exact_sum(beta, 0.0))
+    error, codes, length = np.empty(m), np.zeros(m, np.int8), np.abs(beta).sum()
+    _outputs_within(K, rows, beta, relative, absolute, output, error)
+    error += min(missed, ROUNDED_SUM * length) * _largest_of_diagonal(K, rows)
+    ends, score = np.empty((2, 6)), p - output
+    error += EPS * (np.abs(p) + np.abs(output))  # of that difference
+    outside, known = group_ends(score, error, beta, lo, hi, codes, ends)
+    best = jump_multiplier(p, output, lo, hi, codes, 0, 0.0)
+    norm2, multipliers = (beta * output).sum(), np.array([best, 0.0])
+    loss, sizes, doubt = losses(p, output, error, lo, hi, none, codes, multipliers, 1.0)
+    linear, _, linear_sizes = dual_sums(p, none, beta)
+    gap, far = max(0.0, ends[0, 0] - ends[0, 1]), max(0.0, ends[0, 2] - ends[0, 3])
+    found[0], found[1], found[2] = 0.5 * norm2 + loss, linear - 0.5 * norm2, gap if known else np.inf
+    found[3], found[4] = max(outside, missed), far - gap
+    found[5] = 0.5 * weighted(beta, error) + doubt + EPS * (m / 8.0 + 8.0) * (sizes + linear_sizes)
+    found[6], found[7] = _multiplier(ends[0], best), norm2
+
+
+@njit
+def _outputs_within(K, rows, beta, relative, absolute, output, error):  # type: ignore[no-untyped-def]
+    """K beta (m,) at the rows of the variables, and a bound (m,) of its error: of the values and of the sums."""
+    support = np.flatnonzero(beta)
+    length, rounded = np.abs(beta).sum(), EPS * (len(support) + 1.0)
+    for v in range(len(rows)):
+        row, total, size = K[rows[v]], 0.0, 0.0
+        for at in support:
+            term = row[rows[at]] * beta[at]
+            total, size = total + term, size + abs(term)
+        output[v] = total
+        error[v] = rounded * size + (relative * size + absolute * length) / (1.0 - relative)
+
+
+@njit
+def _largest_of_diagonal(K, rows):  # type: ignore[no-untyped-def]
+    largest = 0.0
+    for v in range(len(rows)):
+        largest = max(largest, abs(K[rows[v], rows[v]]))
+    return largest
+
+
+@njit
+def _multiplier(ends, best):  # type: ignore[no-untyped-def]
+    """As `svmcore.outputs.multipliers_of`: the mean of free scores, else the middle of the ends, else the best."""
+    if ends[5] > 0.0:
+        return ends[4] / ends[5]
+    return 0.5 * (ends[0] + ends[1]) if ends[0] > -np.inf and ends[1] < np.inf else best

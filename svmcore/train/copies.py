@@ -51,13 +51,13 @@ class Copies:
         return beyond_bounds(cost[inverse] * weights, inverse, self.C)
 
     @functools.cached_property
-    def _misses(self) -> bool:
+    def misses(self) -> bool:
         """Whether bounds of any copies miss that of their row."""
         return bool(self._missed.any())
 
     def judged(self, qp: SignedQP, rows: Floats, solution: Solution, tol: float) -> Solution:
         """The solution on the distinct rows `rows`, with what its certificate does not know of their copies."""
-        if not self._misses:
+        if not self.misses:
             return solution
         at_bound = (solution.beta != 0) & ((solution.beta == qp.lo) | (solution.beta == qp.hi))
         missed = np.where(at_bound, np.sign(solution.beta) * qp.at_variables(self._missed[rows]), 0.0)
@@ -84,17 +84,18 @@ class Copies:
         copies = np.flatnonzero(place[inverse] >= 0)
         of = inverse[copies]
         parts = (coef / scale[:, None])[:, of]
-        if len(copies) > len(used):
-            parts = np.array([self._shares(*each, copies, of) for each in zip(coef, scale, strict=True)])
+        several = np.flatnonzero(self.distinct.merged.counts[of] > 1)
+        for k in np.flatnonzero(parts[:, several].any(axis=1)):
+            parts[k, several] = self._shares(coef[k], scale[k], copies[several], of[several])
         return self.distinct.kept[copies], parts, place[of]
 
     def _shares(self, coef: Floats, scale: float, copies: Floats, of: Floats) -> Floats:
         """A row at its bound is copies at theirs, to the last bit; another one is shared by weight."""
         own, at_bound = coef[of], np.abs(coef[of]) == self.C[of]
         parts = np.where(at_bound, np.sign(own) * self.bounds(copies), own) / scale
-        several = np.flatnonzero(~at_bound & (self.distinct.merged.counts[of] > 1))
-        if len(several):
-            parts[several] = shared(coef / scale, of[several], self.distinct.weights[copies[several]])
+        free = np.flatnonzero(~at_bound)
+        if len(free):
+            parts[free] = shared(coef / scale, of[free], self.distinct.weights[copies[free]])
         return np.asarray(parts)
 
 

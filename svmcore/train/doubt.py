@@ -34,7 +34,7 @@ from svmcore.runtime.compiled import njit
 from svmcore.solution import Solution
 from svmcore.tasks import Task
 
-__all__ = ["Doubt", "Doubts", "doubt"]
+__all__ = ["Box", "Doubt", "Doubts", "doubt", "doubt_within"]
 
 ROUNDING = 1e-12  # of values and norms: what float64 leaves of a decision value
 
@@ -89,22 +89,36 @@ def doubt(task: Task, qp: SignedQP, solution: Solution) -> Doubt:
     >>> doubt(SVC(), qp, SMO().solve(qp)).distance2 < 1e-12
     True
     """
+    return doubt_within(task, Box(qp.lo, qp.hi, qp.ridge, qp.diagonal, qp.codes), solution, qp.is_hard)
+
+
+class Box(NamedTuple):
+    """Of the variables (m,): bounds, ridge, diagonal of K + shift, and codes of their groups."""
+
+    lo: Floats
+    hi: Floats
+    ridge: Floats
+    diagonal: Floats
+    codes: Floats
+
+
+def doubt_within(task: Task, box: Box, solution: Solution, is_hard: bool = False) -> Doubt:
+    """The same, of a program that is known by its box; `is_hard` where some variable is unbounded."""
     found = solution.certificate
     if found.relative_gap is None or not np.isfinite(found.primal):
         return Doubt(np.inf, np.inf, 0.0)
     gap = max(0.0, found.primal - found.dual) + 2.0 * found.bar
-    distance2 = 2.0 * gap if qp.is_hard else gap  # the primal of a hard margin is that of a longer w
-    errors = np.array([_multiplier(qp, solution, g, gap, distance2) for g in range(len(qp.groups.sums))])
+    distance2 = 2.0 * gap if is_hard else gap  # the primal of a hard margin is that of a longer w
+    errors = np.array([_multiplier(box, solution, g, gap, distance2) for g in range(len(solution.multipliers))])
     return Doubt(distance2, *task.doubt(errors))
 
 
-def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float, distance2: float) -> float:
+def _multiplier(box: Box, solution: Solution, g: int, gap: float, distance2: float) -> float:
     """How far the multiplier of group `g` may be from any optimal one."""
     found, b = solution.certificate, float(solution.multipliers[g])
     # scores that decide are known to the certificate's uncertainty; the others would bound less
     error, band = found.uncertainty, found.kkt_gap + found.uncertainty
-    bounds = qp.lo, qp.hi, qp.ridge, qp.diagonal, qp.codes
-    least, most = _multipliers(solution.score, solution.beta, *bounds, g, gap, distance2, error, band)
+    least, most = _multipliers(solution.score, solution.beta, *box, g, gap, distance2, error, band)
     return max(most - b, b - least, 0.0)
 
 

@@ -23,11 +23,12 @@ from svmcore.monitor import Monitor
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, side_by_side
-from svmcore.solution import Solution
+from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
 from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.sources.together import solved_together
 from svmcore.tasks import Answer, Task
+from svmcore.train.at_once import Programs, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
@@ -173,7 +174,11 @@ class Work:
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
             K = np.asarray(self.distinct.rows)
             return "resident", ResidentGram(K, psd=len(K) <= PSD_ROWS and is_psd(K))
+        if self.at_once:
+            self.dtype = np.dtype(np.float64)
         computed = self._computed()
+        if self.at_once and (gram := resident_gram(computed, self.control.stops)) is not None:
+            return "resident", gram
         plan = self._plan(computed.n, len(self.goals))
         if self.pairs:
             return plan, PairGrams(computed, self.recipe.cache_bytes, self.control.stops)
@@ -211,9 +216,43 @@ class Work:
     def _plan(self, n: int, n_problems: int) -> Plan:
         return choose_plan(n, self.dtype, self.recipe.cache_bytes, n_problems, SMALL_BYTES)
 
+    @functools.cached_property
+    def at_once(self) -> bool:
+        """Whether all problems are small ones of the usual kind, with nobody to hear of each."""
+        watched = self.control.report is not None or self.control.time_limit is not None
+        if len(self.goals) < 2 or watched or self.start is not None or not takes(self.recipe, self.C):
+            return False
+        sizes, n = np.sort(np.bincount(self.distinct.codes)), len(self.C)
+        largest = int(sizes[-2:].sum()) if self.pairs else n
+        fits = 8 * n * n <= max(self.recipe.cache_bytes, SMALL_BYTES)
+        return largest <= EXACT_ROWS and fits
+
     def solve(self) -> None:
-        """Solve all problems, each a chain of its own."""
-        self.solve_all([functools.partial(self._answer, k) for k in range(len(self.goals))])
+        """Solve all problems, each a chain of its own but for those that are solved at once."""
+        left = self._solved_at_once() if self.at_once else range(len(self.goals))
+        self.solve_all([functools.partial(self._answer, k) for k in left])
+
+    def _solved_at_once(self) -> Sequence[int]:
+        """Solve the problems together; returns those that this has not proved."""
+        every, gram = range(len(self.goals)), self.source
+        if not isinstance(gram, ResidentGram) or not gram.rounding.relative < 1.0 or self.control.stops():
+            return every
+        rows = [self.rows(k) for k in every]
+        programs = Programs(gram, rows, [self.goals[k].y[rows[k]] for k in every], self.C)
+        programs.solve(self.recipe.solver)
+        return [k for k in every if not self._kept(k, programs)]
+
+    def _kept(self, k: int, programs: Programs) -> bool:
+        """Keep the solution of problem `k` among `programs`, if it is proved."""
+        tol = self.recipe.solver.tol
+        solution = programs.solution(k, tol)
+        if solution is not None and self.copies.misses:
+            solution = self.copies.judged(self.program(k, self.source_of(k)), self.rows(k), solution, tol)
+        if solution is None or solution.status is not Status.CONVERGED:
+            return False
+        self._note(k, Answer(solution.beta, solution.bias), solution)
+        self.doubts[k] = programs.doubt(k, solution, self.recipe.task)
+        return True
 
     def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:
         """Call each of `solves` with a source for its problem, or None where `source_of` has it; several at once."""
@@ -252,13 +291,14 @@ class Work:
     def finish(self, k: int, qp: SignedQP, solution: Solution) -> None:
         """Keep what the solution of problem `k` says."""
         rows, solver = self.rows(k), self.solver(k)
-        self.answers[k] = self.tasks[k].answer(qp, solution)
-        self.coef[k, rows] = self.answers[k].coef
-        self.solutions[k] = self.copies.judged(qp, rows, solution, solver.tol)
-        if self.control.done is not None:
-            self.control.done(k, self.solutions[k])
+        self._note(k, self.tasks[k].answer(qp, solution), self.copies.judged(qp, rows, solution, solver.tol))
         if self.recipe.calibrates:
             self.held_out[k] = self._held_out(k, qp, solution, rows)
+
+    def _note(self, k: int, answer: Answer, solution: Solution) -> None:
+        self.answers[k], self.solutions[k], self.coef[k, self.rows(k)] = answer, solution, answer.coef
+        if self.control.done is not None:
+            self.control.done(k, solution)
 
     def solver(self, k: int) -> Solver:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
