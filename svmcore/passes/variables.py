@@ -11,7 +11,7 @@ as numbers whose digits do not overlap, as in Python's `math.fsum`.
 
 import numpy as np
 
-from svmcore.runtime.compiled import njit
+from svmcore.runtime.compiled import njit, njit_sums
 
 __all__ = [
     "MENDING_STEPS",
@@ -454,14 +454,22 @@ def _prove(K, rows, p, lo, hi, relative, absolute, beta, output, found):  # type
 def _outputs_within(K, rows, beta, relative, absolute, output, error):  # type: ignore[no-untyped-def]
     """K beta (m,) at the rows of the variables, and a bound (m,) of its error: of the values and of the sums."""
     support = np.flatnonzero(beta)
-    length, rounded = np.abs(beta).sum(), EPS * (len(support) + 1.0)
+    columns, weights = rows[support], beta[support]
+    length, rounded = np.abs(weights).sum(), EPS * (len(support) + 1.0)
     for v in range(len(rows)):
-        row, total, size = K[rows[v]], 0.0, 0.0
-        for at in support:
-            term = row[rows[at]] * beta[at]
-            total, size = total + term, size + abs(term)
-        output[v] = total
+        output[v], size = _weighted_row(K[rows[v]], columns, weights)
         error[v] = rounded * size + (relative * size + absolute * length) / (1.0 - relative)
+
+
+@njit_sums
+def _weighted_row(row, columns, weights):  # type: ignore[no-untyped-def]
+    """(sum_j row_(columns j) weights_j, the same of sizes)."""
+    total, size = 0.0, 0.0
+    for at in range(len(columns)):
+        term = row[columns[at]] * weights[at]
+        total += term
+        size += abs(term)
+    return total, size
 
 
 @njit

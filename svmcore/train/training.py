@@ -42,6 +42,9 @@ __all__ = ["Fitted", "Member", "Work", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 768  # smaller problems spend their time in Python, where threads only wait for each other
+SMALL_ROWS = 1536  # of a program that is solved as a whole, without choosing rows to work on,
+SMALL_PRODUCTS = 2e8  # and of numbers in its K, which float64 takes longer for than float32 or bytes
+PAIR_ROWS = 128  # of small pairs, of which Python has less to do
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
@@ -174,11 +177,13 @@ class Work:
         if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
             K = np.asarray(self.distinct.rows)
             return "resident", ResidentGram(K, psd=len(K) <= PSD_ROWS and is_psd(K))
-        if self.at_once:
+        if self.small:
             self.dtype = np.dtype(np.float64)
-        computed = self._computed()
-        if self.at_once and (gram := resident_gram(computed, self.control.stops)) is not None:
-            return "resident", gram
+        computed, n_bytes = self._computed(), 8 * len(self.C) ** 2
+        if self.small and n_bytes <= max(self.recipe.cache_bytes, SMALL_BYTES):
+            gram = resident_gram(computed, self.control.stops)
+            if gram is not None:
+                return "resident", gram
         plan = self._plan(computed.n, len(self.goals))
         if self.pairs:
             return plan, PairGrams(computed, self.recipe.cache_bytes, self.control.stops)
@@ -217,41 +222,40 @@ class Work:
         return choose_plan(n, self.dtype, self.recipe.cache_bytes, n_problems, SMALL_BYTES)
 
     @functools.cached_property
-    def at_once(self) -> bool:
+    def small(self) -> bool:
         """Whether all problems are small ones of the usual kind, with nobody to hear of each."""
         watched = self.control.report is not None or self.control.time_limit is not None
         if len(self.goals) < 2 or watched or self.start is not None or not takes(self.recipe, self.C):
             return False
         sizes, n = np.sort(np.bincount(self.distinct.codes)), len(self.C)
-        largest = int(sizes[-2:].sum()) if self.pairs else n
-        fits = 8 * n * n <= max(self.recipe.cache_bytes, SMALL_BYTES)
-        return largest <= EXACT_ROWS and fits
+        m = int(sizes[-2:].sum()) if self.pairs else n
+        return m <= SMALL_ROWS and (n <= EXACT_ROWS or m * m * self.distinct.given.shape[1] <= SMALL_PRODUCTS)
 
     def solve(self) -> None:
-        """Solve all problems, each a chain of its own but for those that are solved at once."""
-        left = self._solved_at_once() if self.at_once else range(len(self.goals))
-        self.solve_all([functools.partial(self._answer, k) for k in left])
+        """Solve all problems: small ones together, any other is a chain of its own."""
+        every: Sequence[int] = range(len(self.goals))
+        if self.small and isinstance(self.source, ResidentGram) and not self.control.stops():
+            every = self._left_over(every, self.source, [self.rows(k) for k in every], self.C)
+        self.solve_all([functools.partial(self._answer, k) for k in every])
 
-    def _solved_at_once(self) -> Sequence[int]:
-        """Solve the problems together; returns those that this has not proved."""
-        every, gram = range(len(self.goals)), self.source
-        if not isinstance(gram, ResidentGram) or not gram.rounding.relative < 1.0 or self.control.stops():
+    def _left_over(self, every: Sequence[int], gram: ResidentGram, rows: list[Floats], C: Floats) -> Sequence[int]:
+        """Solve small problems on `rows` of one K with C_i (n,) at once; returns those that this has not proved."""
+        if gram.rounding is None or not gram.rounding.relative < 1.0:
             return every
-        rows = [self.rows(k) for k in every]
-        programs = Programs(gram, rows, [self.goals[k].y[rows[k]] for k in every], self.C)
+        programs = Programs(gram, rows, [self.goals[k].y[self.rows(k)] for k in every], C)
         programs.solve(self.recipe.solver)
-        return [k for k in every if not self._kept(k, programs)]
+        return [k for at, k in enumerate(every) if not self._kept(k, programs, at)]
 
-    def _kept(self, k: int, programs: Programs) -> bool:
-        """Keep the solution of problem `k` among `programs`, if it is proved."""
+    def _kept(self, k: int, programs: Programs, at: int) -> bool:
+        """Keep the solution of problem `k`, number `at` of the `programs`, if it is proved."""
         tol = self.recipe.solver.tol
-        solution = programs.solution(k, tol)
+        solution = programs.solution(at, tol)
         if solution is not None and self.copies.misses:
             solution = self.copies.judged(self.program(k, self.source_of(k)), self.rows(k), solution, tol)
         if solution is None or solution.status is not Status.CONVERGED:
             return False
         self._note(k, Answer(solution.beta, solution.bias), solution)
-        self.doubts[k] = programs.doubt(k, solution, self.recipe.task)
+        self.doubts[k] = programs.doubt(at, solution, self.recipe.task)
         return True
 
     def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:
@@ -265,7 +269,15 @@ class Work:
             pass
 
     def _answer(self, k: int, source: Source | None) -> None:
-        self.problem(k, source).answer()
+        if not (self.small and isinstance(self.source, PairGrams) and self._proved_apart(k)):
+            self.problem(k, source).answer()
+
+    def _proved_apart(self, k: int) -> bool:
+        """Solve a small pair on a K of its own; whether that has proved it."""
+        gram, rows = self.source_of(k), self.rows(k)
+        if not isinstance(gram, ResidentGram) or self.control.stops():
+            return False
+        return not self._left_over([k], gram, [np.arange(gram.n)], self.C[rows])
 
     def problem(self, k: int, source: Source | None = None) -> Problem[None]:
         """Problem `k` on its own, on a source of its K, or that which `source_of` has."""
@@ -274,10 +286,15 @@ class Work:
     def threads(self) -> int:
         """On how many threads to solve: several at once where they can share K without a lock, else 0."""
         jobs = min(self.recipe.n_jobs or n_threads(), len(self.goals))
-        sizes = [len(self.rows(k)) for k in range(len(self.goals))]
+        sizes, plan = [len(self.rows(k)) for k in range(len(self.goals))], self.plan
         if isinstance(self.source, PairGrams):
-            jobs = min(jobs, self.source.at_once(max(sizes)))
-        return jobs if jobs > 1 and np.mean(sizes) >= THREADED_ROWS and self.plan != "columns" else 0
+            jobs, plan = min(jobs, self.source.at_once(max(sizes))), self._plan_of_pair(max(sizes))
+        least = PAIR_ROWS if self.small else THREADED_ROWS
+        return jobs if jobs > 1 and np.mean(sizes) >= least and plan != "columns" else 0
+
+    def _plan_of_pair(self, n: int) -> Plan:
+        """How K of a pair of n rows is served: whole where that of all rows is, or where it is small itself."""
+        return "resident" if self.plan == "resident" else self._plan(n, 1)
 
     def _apart(self, source: CachedColumns) -> bool:
         """Whether each problem is best solved in a cache of its own."""
@@ -330,7 +347,7 @@ class Work:
             return source
         if isinstance(source, ResidentGram):
             return source.take(rows)
-        if isinstance(source, PairGrams) and "resident" in (self.plan, self._plan(len(rows), 1)):
+        if isinstance(source, PairGrams) and self._plan_of_pair(len(rows)) == "resident":
             codes = self.goals[k].negative, self.goals[k].positive
             edges = (np.searchsorted(self.distinct.codes, (code, code + 1)).tolist() for code in codes)
             i, j = (slice(*ends) for ends in edges)

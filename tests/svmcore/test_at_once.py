@@ -14,7 +14,7 @@ from svmcore.kernels import RBF, Linear, Polynomial, Tanh
 from svmcore.solution import Status
 from svmcore.solvers import SMO
 from svmcore.solvers.dual_ascent import DualAscent
-from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
+from svmcore.sources import ComputedColumns, PairGrams, ResidentGram, resident_gram
 from svmcore.tasks import SVC as SVCTask
 from svmcore.tasks import classification
 from svmcore.train import Recipe, at_once, train, training
@@ -148,8 +148,21 @@ def test_svc__watched_or_of_large_classes_goes_the_usual_way(counted, capsys):
     X, codes = blobs(2400, 3)
     SVC().fit(X, codes)
     SVC(verbose=True).fit(X[:60], codes[:60])
-    SVC(cache_size=1e-3, multi_class="ovr").fit(X[:1500], codes[:1500])
+    SVC(multi_class="ovr").fit(X[:1600], codes[:1600])
     assert not counted
+
+
+def test_svc__pairs_whose_whole_K_is_too_large_have_each_one_of_its_own(counted, monkeypatch):
+    X, codes = blobs(200, 5)
+    whole = SVC().fit(X, codes)
+    monkeypatch.setattr(training, "SMALL_BYTES", 1 << 17)
+    asked = []
+    pair = PairGrams.pair
+    monkeypatch.setattr(PairGrams, "pair", lambda *args: asked.append(args) or pair(*args))
+    apart = SVC(cache_size=0.1).fit(X, codes)
+    assert counted == [True] * 20
+    assert len(asked) == 10
+    np.testing.assert_allclose(apart.decision_function(X), whole.decision_function(X), atol=1e-9)
 
 
 def test_svc__of_rows_with_copies_is_the_one_of_their_weights(counted):
