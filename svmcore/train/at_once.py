@@ -1,7 +1,7 @@
 """Many small programs on one K, solved in one compiled pass and proved in another.
 
 Classes are many programs: ten digits are 45 pairs, 26 letters 325. One of a hundred rows is solved in 20 microseconds,
-and one after the other each costs 300 in Python. What these passes do not prove goes the usual way, from the beginning.
+and one after the other each costs 300 in Python. What these passes do not prove goes the usual way from there.
 """
 
 import numpy as np
@@ -22,10 +22,11 @@ from svmcore.tasks.svc import SVC
 from svmcore.train.doubt import Box, doubt_within
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Programs", "takes"]
+__all__ = ["Programs", "most_seconds", "takes"]
 
 PRECISION = 0.1  # of tol is what they are solved to: it costs little, and no free variables are moved together
-STEPS = 100  # for each variable at most: more is no easy program
+STEP_SECONDS = 1e-8  # for each variable of a step, on a slow machine
+STEPS = 30  # for each variable at most: more is no easy program
 
 
 def takes(recipe: Recipe, C: Floats) -> bool:
@@ -36,6 +37,11 @@ def takes(recipe: Recipe, C: Floats) -> bool:
     finite = bool((C > 0.0).all() and np.isfinite(C).all())
     computed = recipe.approximation is None and recipe.kernel.name != "precomputed"
     return plain and whole and finite and computed and not recipe.calibrates
+
+
+def most_seconds(m: int) -> float:
+    """What a program of m variables may take before it is left alone, as nobody can stop it."""
+    return STEPS * STEP_SECONDS * (m + 256.0) * m
 
 
 class Programs:
@@ -95,6 +101,10 @@ class Programs:
             norm2=norm2,
             multipliers=np.array([b]),
         )
+
+    def variables(self, k: int) -> Floats:
+        """Those of program `k` (m,), wherever they came to."""
+        return self.beta[self.ends[k] : self.ends[k + 1]]
 
     def _offset(self, k: int) -> float:
         """What centring has added to the bias."""

@@ -28,7 +28,7 @@ from svmcore.solvers import Solver
 from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.sources.together import solved_together
 from svmcore.tasks import Answer, Task
-from svmcore.train.at_once import Programs, takes
+from svmcore.train.at_once import Programs, most_seconds, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
@@ -126,6 +126,7 @@ class Work:
         self.held_out: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))] * len(self.goals)
         self.doubts = np.full((len(self.goals), 3), np.inf)
         self.centre = np.empty(0)
+        self.begun: dict[int, Floats] = {}  # variables of problems that were tried in vain
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
@@ -224,11 +225,12 @@ class Work:
     @functools.cached_property
     def small(self) -> bool:
         """Whether all problems are small ones of the usual kind, with nobody to hear of each."""
-        watched = self.control.report is not None or self.control.time_limit is not None
-        if len(self.goals) < 2 or watched or self.start is not None or not takes(self.recipe, self.C):
+        if self.control.report is not None or self.start is not None or not takes(self.recipe, self.C):
             return False
-        sizes, n = np.sort(np.bincount(self.distinct.codes)), len(self.C)
-        m = int(sizes[-2:].sum()) if self.pairs else n
+        sizes, n = np.bincount(self.distinct.codes), len(self.C)
+        m = int(np.sort(sizes)[-2:].sum()) if self.pairs else n
+        if self.control.time_limit is not None and not len(self.goals) * most_seconds(m) < self.control.time_limit:
+            return False
         return m <= SMALL_ROWS and (n <= EXACT_ROWS or m * m * self.distinct.given.shape[1] <= SMALL_PRODUCTS)
 
     def solve(self) -> None:
@@ -253,6 +255,7 @@ class Work:
         if solution is not None and self.copies.misses:
             solution = self.copies.judged(self.program(k, self.source_of(k)), self.rows(k), solution, tol)
         if solution is None or solution.status is not Status.CONVERGED:
+            self.begun[k] = programs.variables(at)
             return False
         self._note(k, Answer(solution.beta, solution.bias), solution)
         self.doubts[k] = programs.doubt(at, solution, self.recipe.task)
@@ -407,8 +410,10 @@ class Fitted(Member[None]):
     """A problem on its own, from coefficients if some are given; the training keeps what there is to keep."""
 
     def start(self, qp: SignedQP, before: None) -> Start:
-        """From the coefficients of the training."""
+        """From where it was begun, or the coefficients of the training."""
         work, k = self.work, self.k
+        if k in work.begun:
+            return Start(work.begun[k])
         if work.start is None:
             return NOWHERE
         return Start(qp.snapped(work.tasks[k].variables(qp, work.start[k, work.rows(k)])))
