@@ -13,6 +13,7 @@ from benchmarks import results
 DOCS = Path(__file__).parent.parent / "docs"
 BESIDE = {
     "search": "GridSearchCV",
+    "classes": "few rows of many classes",
     "predict": "labels of many rows",
     "probabilities": "what probabilities cost",
     "machines": "SVR, NuSVC, one class",

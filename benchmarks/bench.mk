@@ -2,6 +2,7 @@
 #   make bench DATA=PATH [CASES=a9a,letter] [ONLY=marginflow,scikit-learn-intelex] [REPEATS=3] [RESUME=1] [ROWS=2000]
 #   make bench-batch DATA=PATH
 #   make bench-search DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=2000]
+#   make bench-classes DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=2000]
 #   make bench-predict DATA=PATH [ONLY=marginflow,scikit-learn-intelex] [ROWS=10000]
 #   make bench-machines DATA=PATH [ONLY=marginflow,scikit-learn] [ROWS=5000]
 #   make bench-probabilities DATA=PATH [ONLY=marginflow] [ROWS=3000]
@@ -17,7 +18,7 @@ BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-plans bench-scale bench-truth bench-truth-libsvm bench-report
+.PHONY: bench bench-classes bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-plans bench-scale bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -36,6 +37,9 @@ bench-batch: .env-bench/ready
 
 bench-search: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks search $(BENCH_RUN)
+
+bench-classes: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks classes $(BENCH_RUN)
 
 bench-predict: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks predict $(BENCH_RUN)
