@@ -16,10 +16,9 @@ from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
 from svmcore.solvers.auto import Auto
 from svmcore.sources import ResidentGram
-from svmcore.tasks import Task
 from svmcore.tasks.losses import Hinge
 from svmcore.tasks.svc import SVC
-from svmcore.train.doubt import Box, doubt_within
+from svmcore.train.doubt import Doubt, doubt_each
 from svmcore.train.recipe import Recipe
 
 __all__ = ["Programs", "most_seconds", "takes"]
@@ -64,14 +63,14 @@ class Programs:
         self.p, self.lo, self.hi, self.outputs = np.empty((4, len(self.rows)))
         box_of_labels(np.concatenate(labels), C[self.rows], self.p, self.lo, self.hi)
         self.beta, self.found = np.zeros(len(self.rows)), np.empty((len(rows), 8))
-        self.steps = np.empty(len(rows), np.int64)
-        self.diagonal, self.zeros = gram.diagonal()[self.rows], np.zeros(len(self.rows))
-        self.codes = np.zeros(len(self.rows), np.int8)
+        self.steps, self.doubts = np.empty(len(rows), np.int64), np.empty((len(rows), 2))
+        self.is_centred = gram.rows is not None and gram.rows.kernel.is_centred
 
     def solve(self, solver: Solver) -> None:
         """Solve and prove all of them, on all threads; each the same whoever solves it."""
         K, box, off = self.gram.matrix, (self.p, self.lo, self.hi), self.gram.rounding
-        tol = PRECISION * solver.tol
+        tol, diagonal, m = PRECISION * solver.tol, self.gram.diagonal()[self.rows], len(self.rows)
+        more = np.zeros(m), diagonal, np.zeros(m, np.int8)
 
         def part(first: int, stop: int) -> None:
             ends, steps, found = self.ends[first : stop + 1], self.steps[first:stop], self.found[first:stop]
@@ -79,6 +78,8 @@ class Programs:
             prove_each(K, self.rows, ends, *box, *off, self.beta, self.outputs, found)
 
         split_range(len(self.steps), part)
+        self.score = self.p - self.outputs
+        doubt_each(self.score, self.beta, self.lo, self.hi, *more, self.ends, self.found, self.doubts)
 
     def solution(self, k: int, tol: float) -> Solution | None:
         """That of program `k`, if it is proved."""
@@ -92,12 +93,12 @@ class Programs:
         beta, outputs = self.beta[at] + 0.0, self.outputs[at]  # no negative zeros
         return Solution(
             beta=beta,
-            bias=b - self._offset(k),
+            bias=b - self._offset(k) if self.is_centred else b,
             status=Status.CONVERGED,
             n_iter=int(self.steps[k]),
             certificate=certificate,
             decision=outputs + b,
-            score=self.p[at] - outputs,
+            score=self.score[at],
             norm2=norm2,
             multipliers=np.array([b]),
         )
@@ -113,8 +114,7 @@ class Programs:
         coef[self.rows[at]] = self.beta[at]
         return self.gram.offset(coef)
 
-    def doubt(self, k: int, solution: Solution, task: Task) -> tuple[float, float, float]:
-        """What the gap of a solution leaves open."""
-        at = slice(self.ends[k], self.ends[k + 1])
-        box = Box(self.lo[at], self.hi[at], self.zeros[at], self.diagonal[at], self.codes[at])
-        return doubt_within(task, box, solution)
+    def doubt(self, k: int) -> Doubt:
+        """What the gap of program `k` leaves open."""
+        distance2, bias = self.doubts[k].tolist()
+        return Doubt(distance2, bias, 0.0)

@@ -34,7 +34,7 @@ from svmcore.runtime.compiled import njit
 from svmcore.solution import Solution
 from svmcore.tasks import Task
 
-__all__ = ["Box", "Doubt", "Doubts", "doubt", "doubt_within"]
+__all__ = ["Doubt", "Doubts", "doubt", "doubt_each"]
 
 ROUNDING = 1e-12  # of values and norms: what float64 leaves of a decision value
 
@@ -89,37 +89,38 @@ def doubt(task: Task, qp: SignedQP, solution: Solution) -> Doubt:
     >>> doubt(SVC(), qp, SMO().solve(qp)).distance2 < 1e-12
     True
     """
-    return doubt_within(task, Box(qp.lo, qp.hi, qp.ridge, qp.diagonal, qp.codes), solution, qp.is_hard)
-
-
-class Box(NamedTuple):
-    """Of the variables (m,): bounds, ridge, diagonal of K + shift, and codes of their groups."""
-
-    lo: Floats
-    hi: Floats
-    ridge: Floats
-    diagonal: Floats
-    codes: Floats
-
-
-def doubt_within(task: Task, box: Box, solution: Solution, is_hard: bool = False) -> Doubt:
-    """The same, of a program that is known by its box; `is_hard` where some variable is unbounded."""
     found = solution.certificate
     if found.relative_gap is None or not np.isfinite(found.primal):
         return Doubt(np.inf, np.inf, 0.0)
     gap = max(0.0, found.primal - found.dual) + 2.0 * found.bar
-    distance2 = 2.0 * gap if is_hard else gap  # the primal of a hard margin is that of a longer w
-    errors = np.array([_multiplier(box, solution, g, gap, distance2) for g in range(len(solution.multipliers))])
+    distance2 = 2.0 * gap if qp.is_hard else gap  # the primal of a hard margin is that of a longer w
+    errors = np.array([_multiplier(qp, solution, g, gap, distance2) for g in range(len(qp.groups.sums))])
     return Doubt(distance2, *task.doubt(errors))
 
 
-def _multiplier(box: Box, solution: Solution, g: int, gap: float, distance2: float) -> float:
+def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float, distance2: float) -> float:
     """How far the multiplier of group `g` may be from any optimal one."""
     found, b = solution.certificate, float(solution.multipliers[g])
     # scores that decide are known to the certificate's uncertainty; the others would bound less
     error, band = found.uncertainty, found.kkt_gap + found.uncertainty
-    least, most = _multipliers(solution.score, solution.beta, *box, g, gap, distance2, error, band)
+    bounds = qp.lo, qp.hi, qp.ridge, qp.diagonal, qp.codes
+    least, most = _multipliers(solution.score, solution.beta, *bounds, g, gap, distance2, error, band)
     return max(most - b, b - least, 0.0)
+
+
+@njit
+def doubt_each(score, beta, lo, hi, ridge, diagonal, codes, ends, found, out):  # type: ignore[no-untyped-def]
+    """`doubt` of many programs with one multiplier and bounded variables: ||w - w*||^2 and bias to `out` (k, 2).
+
+    Program k has the variables ends[k] ... ends[k + 1] - 1; `found` (k, 8) is of `passes.variables.prove_each`.
+    """
+    for k in range(len(out)):
+        at = slice(ends[k], ends[k + 1])
+        primal, dual, gap, _, error, bar, b, _ = found[k]
+        open_ = max(0.0, primal - dual) + 2.0 * bar
+        some = score[at], beta[at], lo[at], hi[at], ridge[at], diagonal[at], codes[at]
+        least, most = _multipliers(*some, 0, open_, open_, error, gap + error)
+        out[k, 0], out[k, 1] = open_, max(most - b, b - least, 0.0)
 
 
 @njit

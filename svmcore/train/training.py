@@ -258,7 +258,7 @@ class Work:
             self.begun[k] = programs.variables(at)
             return False
         self._note(k, Answer(solution.beta, solution.bias), solution)
-        self.doubts[k] = programs.doubt(at, solution, self.recipe.task)
+        self.doubts[k] = programs.doubt(at)
         return True
 
     def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:
