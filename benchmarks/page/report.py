@@ -52,7 +52,7 @@ RULES = """## How it is measured
   the data in the precision it works in and the form, dense or compressed rows, in which a trial on 4,000 rows found
   it fastest. LIBSVM's node arrays are built before its clock starts. All see the same float32 values.
 - A solver runs in a process of its own with all cores (scikit-learn uses one). Its first fit is shown as *first
-  call*: libraries are imported before it, and a fit of 20 rows of each class has loaded what is compiled; the memory
+  call*: libraries are imported before it, and a fit of a few rows of each class has loaded what is compiled; the memory
   is cold. Then the solvers take turns; a time is the median, the number of measurements in brackets. A first call over
   10 s counts as a measurement, and a slow peer is repeated only within a time budget.
 - Before each fit the memory it may use is touched and given back, so that no solver pays for the machine's first
