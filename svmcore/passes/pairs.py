@@ -290,22 +290,25 @@ def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penal
 
 
 @njit
-def solve_each(K, rows, ends, p, lo, hi, tol, most, beta, steps):  # type: ignore[no-untyped-def]
-    """`solve_pairs` on several programs of one sum of 0, each from nothing: one call for many small ones.
+def solve_each(K, rows, ends, p, lo, hi, codes, groups, tol, most, work, beta, steps):  # type: ignore[no-untyped-def]
+    """`solve_pairs` on several programs of so many `groups`, each from its `beta`: one call for many small ones.
 
-    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,) and takes at most `most` steps for each of them;
-    `rows` (m,) are theirs in K (n, n). Writes `beta` (m,) and steps (k,).
+    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,); `rows` (m,) are theirs in K (n, n), `codes`
+    (m,) their groups. It takes at most `most` steps for each variable, and no more than change `work` scores. Changes
+    `beta` (m,), writes steps (k,).
     """
     for k in range(len(steps)):
         first, stop = ends[k], ends[k + 1]
         q, idx, s = stop - first, rows[first:stop], p[first:stop].astype(K.dtype)
-        square, codes, ridge = np.empty((q, q), K.dtype), np.zeros(q, np.int8), np.zeros(q)
+        square, ridge = np.empty((q, q), K.dtype), np.zeros(q)
         for r in range(q):
-            row = K[idx[r]]
+            row, already = K[idx[r]], beta[first + r]
             for c in range(q):
                 square[r, c] = row[idx[c]]
-        within = beta[first:stop], lo[first:stop], hi[first:stop]
-        steps[k] = solve_pairs(square, ridge, s, *within, codes, 1, tol, most * q)[0]
+            if already != 0.0:
+                s -= already * square[r]
+        within = beta[first:stop], lo[first:stop], hi[first:stop], codes[first:stop]
+        steps[k] = solve_pairs(square, ridge, s, *within, groups, tol, min(most * q, work // (q + 256)))[0]
 
 
 # ---- the textbook's solvers, on all rows of K -----------------------------------------------------------------------

@@ -417,37 +417,55 @@ def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type:
 
 # ---- all of it, of many small programs in one call
 @njit
-def prove_each(K, rows, ends, p, lo, hi, relative, absolute, beta, outputs, found):  # type: ignore[no-untyped-def]
-    """What `svmcore.certificate.evaluate` finds, of programs of one sum of 0, without ridges, on one float64 K.
+def prove_each(K, rows, ends, p, lo, hi, codes, sums, relative, absolute, beta, outputs, found):  # type: ignore[no-untyped-def]
+    """What `svmcore.certificate.evaluate` finds, of programs whose variables are all in groups, on one float64 K.
 
-    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,), whose rows of K are `rows` (m,); values of K
-    are off by at most relative abs(K) + absolute. Mends `beta` (m,), writes `outputs` (m,) and to `found` (k, 8):
-    primal, dual, KKT gap, infeasibility, uncertainty, bar, multiplier, squared norm of w.
+    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,), whose rows of K are `rows` (m,), and the sums
+    `sums` (k, groups); none has a ridge. Values of K are off by at most relative abs(K) + absolute. Mends `beta` (m,),
+    writes `outputs` (m,) and to `found` (k, 7 + groups): primal, dual, KKT gap, infeasibility, uncertainty, bar,
+    squared norm of w, multipliers.
     """
     for k in range(len(found)):
-        some = slice(ends[k], ends[k + 1])
-        _prove(K, rows[some], p[some], lo[some], hi[some], relative, absolute, beta[some], outputs[some], found[k])
+        at = slice(ends[k], ends[k + 1])
+        box, off = (p[at], lo[at], hi[at], codes[at], sums[k]), (relative, absolute)
+        _prove(K, rows[at], *box, *off, beta[at], outputs[at], found[k])
 
 
 @njit
-def _prove(K, rows, p, lo, hi, relative, absolute, beta, output, found):  # type: ignore[no-untyped-def]
-    mend(beta, lo, hi, 0.0, MENDING_STEPS)
-    m, none, missed = len(p), np.zeros(len(p)), abs(exact_sum(beta, 0.0))
-    error, codes, length = np.empty(m), np.zeros(m, np.int8), np.abs(beta).sum()
+def _prove(K, rows, p, lo, hi, codes, sums, relative, absolute, beta, output, found):  # type: ignore[no-untyped-def]
+    m, none, missed, worst = len(p), np.zeros(len(p)), 0.0, 0.0
+    for g in range(len(sums)):
+        left = _mended(g, beta, lo, hi, codes, sums[g])
+        missed, worst = missed + left, max(worst, left)
+    error, length = np.empty(m), np.abs(beta).sum()
     _outputs_within(K, rows, beta, relative, absolute, output, error)
     error += min(missed, ROUNDED_SUM * length) * _largest_of_diagonal(K, rows)
-    ends, score = np.empty((2, 6)), p - output
+    ends, score = np.empty((len(sums) + 1, 6)), p - output
     error += EPS * (np.abs(p) + np.abs(output))  # of that difference
     outside, known = group_ends(score, error, beta, lo, hi, codes, ends)
-    best = jump_multiplier(p, output, lo, hi, codes, 0, 0.0)
-    norm2, multipliers = (beta * output).sum(), np.array([best, 0.0])
-    loss, sizes, doubt = losses(p, output, error, lo, hi, none, codes, multipliers, 1.0)
+    best, gap, far, shift = np.zeros(len(sums) + 1), 0.0, 0.0, 0.0
+    for g in range(len(sums)):
+        best[g] = jump_multiplier(p, output, lo, hi, codes, g, sums[g])
+        gap, far = max(gap, ends[g, 0] - ends[g, 1]), max(far, ends[g, 2] - ends[g, 3])
+        shift += best[g] * sums[g]
+        found[7 + g] = _multiplier(ends[g], best[g])
+    norm2 = (beta * output).sum()
+    loss, sizes, doubt = losses(p, output, error, lo, hi, none, codes, best, 1.0)
     linear, _, linear_sizes = dual_sums(p, none, beta)
-    gap, far = max(0.0, ends[0, 0] - ends[0, 1]), max(0.0, ends[0, 2] - ends[0, 3])
-    found[0], found[1], found[2] = 0.5 * norm2 + loss, linear - 0.5 * norm2, gap if known else np.inf
-    found[3], found[4] = max(outside, missed), far - gap
+    found[0], found[1], found[2] = 0.5 * norm2 + loss + shift, linear - 0.5 * norm2, gap if known else np.inf
+    found[3], found[4] = max(outside, worst), far - gap
     found[5] = 0.5 * weighted(beta, error) + doubt + EPS * (m / 8.0 + 8.0) * (sizes + linear_sizes)
-    found[6], found[7] = _multiplier(ends[0], best), norm2
+    found[6] = norm2
+
+
+@njit
+def _mended(g, beta, lo, hi, codes, total):  # type: ignore[no-untyped-def]
+    """Mend the variables of group `g`: how far their sum is off then."""
+    at = np.flatnonzero(codes == g)
+    part = beta[at]
+    mend(part, lo[at], hi[at], total, MENDING_STEPS)
+    beta[at] = part
+    return abs(exact_sum(part, -total))
 
 
 @njit

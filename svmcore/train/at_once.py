@@ -4,103 +4,165 @@ Classes are many programs: ten digits are 45 pairs, 26 letters 325. One of a hun
 and one after the other each costs 300 in Python. What these passes do not prove goes the usual way from there.
 """
 
+import dataclasses
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 
 from svmcore.certificate import Certificate
 from svmcore.passes.pairs import solve_each
 from svmcore.passes.variables import box_of_labels, prove_each
 from svmcore.points import Floats
-from svmcore.qp import Bias
+from svmcore.qp import SignedQP
 from svmcore.runtime.threads import split_range
 from svmcore.solution import Solution, Status
 from svmcore.solvers import SMO, Solver
 from svmcore.solvers.auto import Auto
 from svmcore.sources import ResidentGram
-from svmcore.tasks.losses import Hinge
-from svmcore.tasks.svc import SVC
+from svmcore.tasks import Task
 from svmcore.train.doubt import Doubt, doubt_each
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Programs", "most_seconds", "takes"]
+__all__ = ["Boxes", "Programs", "most_seconds", "smallest", "takes"]
 
 PRECISION = 0.1  # of tol is what they are solved to: it costs little, and no free variables are moved together
 STEP_SECONDS = 1e-8  # for each variable of a step, on a slow machine
-STEPS = 30  # for each variable at most: more is no easy program
+THREAD = 100_000  # entries of K that are worth a thread of their own
+LARGEST = 1e6  # C_i beyond which hardly a variable meets its bound: a hard margin but in name, and no easy program
+STEPS = 30  # for each variable at most: more is no easy program,
+WORK = 5_000_000  # nor is one whose steps change so many scores
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
+
+
+@functools.lru_cache(maxsize=64)  # all fits of a search have the same one
+def smallest(task: Task, C: float) -> SignedQP:
+    """The smallest program of a machine, of two rows: what solvers can object to shows in it."""
+    return task.program(ResidentGram(np.eye(2)), PAIR, C)
 
 
 def takes(recipe: Recipe, C: Floats) -> bool:
-    """Whether programs of a training with these C_i (m,) are of the one kind that the passes know."""
-    task, solver = recipe.task, recipe.solver
-    plain = type(task) is SVC and type(task.loss) is Hinge and task.bias is Bias.FREE and recipe.served.psd
+    """Whether programs of a training with these C_i (m,) are of the one kind that the passes know.
+
+    Their variables have bounds and no ridge, and each is in a group.
+    """
+    solver = recipe.solver
+    if not ((C > 0.0).all() and (C <= LARGEST).all()):
+        return False
+    qp = smallest(recipe.task, 1.0)
+    plain = not (qp.is_soft or qp.is_hard or qp.shift) and bool((qp.codes >= 0).all())
     whole = type(solver) in (SMO, Auto) and solver.max_iter < 0 and solver.time_limit is None
-    finite = bool((C > 0.0).all() and np.isfinite(C).all())
     computed = recipe.approximation is None and recipe.kernel.name != "precomputed"
-    return plain and whole and finite and computed and not recipe.calibrates
+    return plain and whole and computed and not recipe.calibrates
 
 
 def most_seconds(m: int) -> float:
     """What a program of m variables may take before it is left alone, as nobody can stop it."""
-    return STEPS * STEP_SECONDS * (m + 256.0) * m
+    return STEP_SECONDS * min(STEPS * (m + 256.0) * m, float(WORK))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Boxes:
+    """The variables of several programs, one after the other.
+
+    Attributes
+    ----------
+    ends
+        (k + 1,) those of program j are ends[j] ... ends[j + 1] - 1.
+    rows
+        (m,) their rows of K.
+    p, lo, hi, codes
+        (m,) as in `SignedQP`.
+    sums
+        (k, groups).
+    start
+        (m,) where they begin.
+    """
+
+    ends: Floats
+    rows: Floats
+    p: Floats
+    lo: Floats
+    hi: Floats
+    codes: Floats
+    sums: Floats
+    start: Floats
+
+    @classmethod
+    def of_labels(cls, rows: Sequence[Floats], labels: Sequence[Floats], C: Floats) -> "Boxes":
+        """Of C-SVC: rows of K of each program, their labels of -1 and +1, C_i (n,) of the rows of K."""
+        every = np.concatenate(rows)
+        p, lo, hi, start = np.zeros((4, len(every)))
+        box_of_labels(np.concatenate(labels), C[every], p, lo, hi)
+        ends, codes = np.cumsum([0, *map(len, rows)]), np.zeros(len(every), np.int8)
+        return cls(ends, every, p, lo, hi, codes, np.zeros((len(rows), 1)), start)
+
+    @classmethod
+    def of_programs(cls, rows: Sequence[Floats], programs: Sequence[SignedQP]) -> "Boxes":
+        """Of any machine: each program lives on these `rows` of K."""
+        p, lo, hi, codes = (
+            np.concatenate([getattr(qp, name) for qp in programs]) for name in ("p", "lo", "hi", "codes")
+        )
+        every = [at if qp.rows is None else at[qp.rows] for at, qp in zip(rows, programs, strict=True)]
+        start = np.concatenate([qp.feasible(None) for qp in programs])
+        sums = np.array([qp.groups.sums for qp in programs])
+        ends = np.cumsum([0, *(qp.m for qp in programs)])
+        return cls(ends, np.concatenate(every), p, lo, hi, codes, sums, start)
 
 
 class Programs:
-    """Programs on the rows of one K.
+    """Programs on one K (n, n), in float64 and computed from rows."""
 
-    Parameters
-    ----------
-    gram
-        K (n, n) in float64, computed from rows.
-    rows, labels
-        Of each program: its rows of K, and their labels of -1 and +1.
-    C
-        (n,) of the rows of K.
-    """
-
-    def __init__(self, gram: ResidentGram, rows: list[Floats], labels: list[Floats], C: Floats) -> None:
-        self.gram = gram
-        self.ends = np.cumsum([0, *map(len, rows)])
-        self.rows = np.concatenate(rows)
-        self.p, self.lo, self.hi, self.outputs = np.empty((4, len(self.rows)))
-        box_of_labels(np.concatenate(labels), C[self.rows], self.p, self.lo, self.hi)
-        self.beta, self.found = np.zeros(len(self.rows)), np.empty((len(rows), 8))
-        self.steps, self.doubts = np.empty(len(rows), np.int64), np.empty((len(rows), 2))
+    def __init__(self, gram: ResidentGram, boxes: Boxes) -> None:
+        self.gram, self.boxes, self.ends = gram, boxes, boxes.ends
+        k, groups = boxes.sums.shape
+        self.beta, self.outputs = boxes.start.copy(), np.empty(len(boxes.p))
+        self.found, self.steps, self.doubts = (
+            np.empty((k, 7 + groups)),
+            np.empty(k, np.int64),
+            np.empty((k, 1 + groups)),
+        )
         self.is_centred = gram.rows is not None and gram.rows.kernel.is_centred
 
     def solve(self, solver: Solver) -> None:
         """Solve and prove all of them, on all threads; each the same whoever solves it."""
-        K, box, off = self.gram.matrix, (self.p, self.lo, self.hi), self.gram.rounding
-        tol, diagonal, m = PRECISION * solver.tol, self.gram.diagonal()[self.rows], len(self.rows)
-        more = np.zeros(m), diagonal, np.zeros(m, np.int8)
+        K, boxes, off, tol = self.gram.matrix, self.boxes, self.gram.rounding, PRECISION * solver.tol
+        box, groups = (boxes.p, boxes.lo, boxes.hi, boxes.codes), boxes.sums.shape[1]
 
         def part(first: int, stop: int) -> None:
             ends, steps, found = self.ends[first : stop + 1], self.steps[first:stop], self.found[first:stop]
-            solve_each(K, self.rows, ends, *box, tol, STEPS, self.beta, steps)
-            prove_each(K, self.rows, ends, *box, *off, self.beta, self.outputs, found)
+            solve_each(K, boxes.rows, ends, *box, groups, tol, STEPS, WORK, self.beta, steps)
+            prove_each(K, boxes.rows, ends, *box, boxes.sums[first:stop], *off, self.beta, self.outputs, found)
 
-        split_range(len(self.steps), part)
-        self.score = self.p - self.outputs
-        doubt_each(self.score, self.beta, self.lo, self.hi, *more, self.ends, self.found, self.doubts)
+        entries = float(np.mean(np.diff(self.ends) ** 2))
+        split_range(len(self.steps), part, least=1 + int(THREAD / entries))
+        self.score, ridge = boxes.p - self.outputs, np.zeros(len(boxes.p))
+        of = boxes.lo, boxes.hi, ridge, self.gram.diagonal()[boxes.rows], boxes.codes
+        doubt_each(self.score, self.beta, *of, self.ends, self.found, self.doubts)
 
-    def solution(self, k: int, tol: float) -> Solution | None:
-        """That of program `k`, if it is proved."""
-        primal, dual, gap, infeasibility, uncertainty, bar, b, norm2 = self.found[k].tolist()
+    def solution(self, k: int, tol: float, qp: SignedQP | None = None) -> Solution | None:
+        """That of program `k`, if it is proved; `qp` is the program, unless it has a variable for each of its rows."""
+        primal, dual, gap, infeasibility, uncertainty, bar, norm2, *b = self.found[k].tolist()
         size = max(abs(primal), abs(dual))
-        relative = (primal - dual) / size if size > 0.0 else 0.0
+        relative = None if not self.gram.psd else (primal - dual) / size if size > 0.0 else 0.0
         certificate = Certificate(primal, dual, gap, infeasibility, relative, uncertainty, bar)
         if not certificate.proves(tol):
             return None
-        at = slice(self.ends[k], self.ends[k + 1])
-        beta, outputs = self.beta[at] + 0.0, self.outputs[at]  # no negative zeros
+        at, bias = slice(self.ends[k], self.ends[k + 1]), sum(b) / len(b)
+        outputs = self.outputs[at]
+        if qp is not None and qp.rows is not None:
+            outputs = np.empty(qp.source.n)
+            outputs[qp.rows] = self.outputs[at]
         return Solution(
-            beta=beta,
-            bias=b - self._offset(k) if self.is_centred else b,
+            beta=self.beta[at] + 0.0,  # no negative zeros
+            bias=bias - self._offset(k) if self.is_centred else bias,
             status=Status.CONVERGED,
             n_iter=int(self.steps[k]),
             certificate=certificate,
-            decision=outputs + b,
+            decision=outputs + bias,
             score=self.score[at],
             norm2=norm2,
-            multipliers=np.array([b]),
+            multipliers=np.array(b),
         )
 
     def variables(self, k: int) -> Floats:
@@ -110,11 +172,10 @@ class Programs:
     def _offset(self, k: int) -> float:
         """What centring has added to the bias."""
         at = slice(self.ends[k], self.ends[k + 1])
-        coef = np.zeros(self.gram.n)
-        coef[self.rows[at]] = self.beta[at]
-        return self.gram.offset(coef)
+        return self.gram.offset(np.bincount(self.boxes.rows[at], weights=self.beta[at], minlength=self.gram.n))
 
-    def doubt(self, k: int) -> Doubt:
-        """What the gap of program `k` leaves open."""
-        distance2, bias = self.doubts[k].tolist()
-        return Doubt(distance2, bias, 0.0)
+    def doubt(self, k: int, task: Task) -> Doubt:
+        """What the gap of program `k`, of the machine `task`, leaves open."""
+        if not self.gram.psd:
+            return Doubt(np.inf, np.inf, 0.0)
+        return Doubt(self.doubts[k, 0], *task.doubt(self.doubts[k, 1:]))

@@ -110,17 +110,19 @@ def _multiplier(qp: SignedQP, solution: Solution, g: int, gap: float, distance2:
 
 @njit
 def doubt_each(score, beta, lo, hi, ridge, diagonal, codes, ends, found, out):  # type: ignore[no-untyped-def]
-    """`doubt` of many programs with one multiplier and bounded variables: ||w - w*||^2 and bias to `out` (k, 2).
+    """What `doubt` looks at, of many programs of bounded variables: to `out` (k, 1 + groups) ||w - w*||^2, multipliers.
 
-    Program k has the variables ends[k] ... ends[k + 1] - 1; `found` (k, 8) is of `passes.variables.prove_each`.
+    Program k has the variables ends[k] ... ends[k + 1] - 1; `found` is of `passes.variables.prove_each`.
     """
     for k in range(len(out)):
         at = slice(ends[k], ends[k + 1])
-        primal, dual, gap, _, error, bar, b, _ = found[k]
-        open_ = max(0.0, primal - dual) + 2.0 * bar
+        primal, dual, gap, _, error, bar = found[k, :6]
+        out[k, 0] = max(0.0, primal - dual) + 2.0 * bar
         some = score[at], beta[at], lo[at], hi[at], ridge[at], diagonal[at], codes[at]
-        least, most = _multipliers(*some, 0, open_, open_, error, gap + error)
-        out[k, 0], out[k, 1] = open_, max(most - b, b - least, 0.0)
+        for g in range(out.shape[1] - 1):
+            least, most = _multipliers(*some, g, out[k, 0], out[k, 0], error, gap + error)
+            b = found[k, 7 + g]
+            out[k, 1 + g] = max(most - b, b - least, 0.0)
 
 
 @njit

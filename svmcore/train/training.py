@@ -27,8 +27,8 @@ from svmcore.solution import Solution, Status
 from svmcore.solvers import Solver
 from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.sources.together import solved_together
-from svmcore.tasks import Answer, Task
-from svmcore.train.at_once import Programs, most_seconds, takes
+from svmcore.tasks import SVC, Answer, Task
+from svmcore.train.at_once import Boxes, Programs, most_seconds, smallest, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
@@ -46,7 +46,6 @@ SMALL_ROWS = 1536  # of a program that is solved as a whole, without choosing ro
 SMALL_PRODUCTS = 2e8  # and of numbers in its K, which float64 takes longer for than float32 or bytes
 PAIR_ROWS = 128  # of small pairs, of which Python has less to do
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
-PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 
@@ -63,14 +62,8 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
         recipe.approximation.admits(kernel)
         named = Linear()  # of the factor's rows
     alike = 1.0 if 0.0 < recipe.C < np.inf else recipe.C  # no solver objects to the size of C
-    recipe.solver.check(_smallest(recipe.task, alike), named)
+    recipe.solver.check(smallest(recipe.task, alike), named)
     return recipe if kernel is recipe.kernel else dataclasses.replace(recipe, kernel=kernel)
-
-
-@functools.lru_cache(maxsize=64)  # all fits of a search have the same one
-def _smallest(task: Task, C: float) -> SignedQP:
-    """The smallest program of a machine: what solvers can object to shows in it."""
-    return task.program(ResidentGram(np.eye(2)), PAIR, C)
 
 
 def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
@@ -227,11 +220,14 @@ class Work:
         """Whether all problems are small ones of the usual kind, with nobody to hear of each."""
         if self.control.report is not None or self.start is not None or not takes(self.recipe, self.C):
             return False
+        if any(task is not self.recipe.task for task in self.tasks):
+            return False  # one that has given way has a tol of its own
         sizes, n = np.bincount(self.distinct.codes), len(self.C)
-        m = int(np.sort(sizes)[-2:].sum()) if self.pairs else n
+        rows = int(np.sort(sizes)[-2:].sum()) if self.pairs else n
+        m = rows * smallest(self.recipe.task, 1.0).m // 2
         if self.control.time_limit is not None and not len(self.goals) * most_seconds(m) < self.control.time_limit:
             return False
-        return m <= SMALL_ROWS and (n <= EXACT_ROWS or m * m * self.distinct.given.shape[1] <= SMALL_PRODUCTS)
+        return m <= SMALL_ROWS and (n <= EXACT_ROWS or rows * rows * self.distinct.given.shape[1] <= SMALL_PRODUCTS)
 
     def solve(self) -> None:
         """Solve all problems: small ones together, any other is a chain of its own."""
@@ -244,21 +240,30 @@ class Work:
         """Solve small problems on `rows` of one K with C_i (n,) at once; returns those that this has not proved."""
         if gram.rounding is None or not gram.rounding.relative < 1.0:
             return every
-        programs = Programs(gram, rows, [self.goals[k].y[self.rows(k)] for k in every], C)
+        qps: Sequence[SignedQP | None] = [None] * len(every)
+        if type(self.recipe.task) is SVC:  # these are many, and nothing else of their programs is asked for
+            boxes = Boxes.of_labels(rows, [self.goals[k].y[self.rows(k)] for k in every], C)
+        else:
+            of = [gram if gram.n == len(at) else gram.take(at) for at in rows]
+            qps = made = [self.program(k, source) for k, source in zip(every, of, strict=True)]
+            boxes = Boxes.of_programs(rows, made)
+        programs = Programs(gram, boxes)
         programs.solve(self.recipe.solver)
-        return [k for at, k in enumerate(every) if not self._kept(k, programs, at)]
+        return [k for at, k in enumerate(every) if not self._kept(k, programs, at, qps[at])]
 
-    def _kept(self, k: int, programs: Programs, at: int) -> bool:
+    def _kept(self, k: int, programs: Programs, at: int, qp: SignedQP | None) -> bool:
         """Keep the solution of problem `k`, number `at` of the `programs`, if it is proved."""
-        tol = self.recipe.solver.tol
-        solution = programs.solution(at, tol)
+        tol, task = self.recipe.solver.tol, self.tasks[k]
+        solution = programs.solution(at, tol, qp)
         if solution is not None and self.copies.misses:
-            solution = self.copies.judged(self.program(k, self.source_of(k)), self.rows(k), solution, tol)
+            qp = qp or self.program(k, self.source_of(k))
+            solution = self.copies.judged(qp, self.rows(k), solution, tol)
         if solution is None or solution.status is not Status.CONVERGED:
             self.begun[k] = programs.variables(at)
             return False
-        self._note(k, Answer(solution.beta, solution.bias), solution)
-        self.doubts[k] = programs.doubt(at)
+        answer = Answer(solution.beta, solution.bias) if qp is None else task.answer(qp, solution)
+        self._note(k, answer, solution)
+        self.doubts[k] = programs.doubt(at, task)
         return True
 
     def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:

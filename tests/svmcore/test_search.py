@@ -82,7 +82,10 @@ CASES = {
         Pipeline([("scale", StandardScaler()), ("best", SelectKBest(k=4)), ("svm", SVC())]),
         {"scale": [StandardScaler(), MinMaxScaler(), "passthrough"], "best__k": [3, 5], "svm__C": [1.0, 10.0]},
     ),
-    "machines": (Pipeline([("pca", PCA(3)), ("m", SVC())]), {"m": [SVC(C=2.0), NuSVC(nu=0.2)], "m__gamma": [0.1, 1.0]}),
+    "machines": (
+        Pipeline([("pca", PCA(3)), ("m", SVC())]),
+        {"m": [SVC(C=2.0, tol=1e-7), NuSVC(nu=0.2, tol=1e-7)], "m__gamma": [0.1, 1.0]},
+    ),
     "one step": (make_pipeline(SVC()), {"svc__C": [0.1, 1.0]}),
 }
 
