@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from svmcore.points import Floats
 
-__all__ = ["check_once", "checked_weights", "classes_of", "is_plain"]
+__all__ = ["are_plain", "check_once", "checked_weights", "classes_of", "is_plain"]
 
 NUMBERS = "biuf"  # kinds of numbers that are in order
 CERTAINLY_CLASSES = "biuUS"  # kinds of labels that can be nothing else
@@ -35,14 +35,19 @@ def check_once(machine: type, parameters: dict[str, Any], check: Callable[[], No
         _valid.add(key)
 
 
-def is_plain(X: Any, y: Any) -> bool:
-    """Whether scikit-learn takes rows and targets as they are: finite numbers in an array, one target for each row."""
+def is_plain(X: Any) -> bool:
+    """Whether scikit-learn takes rows as they are: finite numbers in an array."""
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.char not in "df" or not X.flags.c_contiguous:
         return False
-    if type(y) is not np.ndarray or y.ndim != 1 or len(y) != len(X):
+    return X.size > 0 and X.dtype.isnative and _is_finite(X)
+
+
+def are_plain(X: Any, y: Any) -> bool:
+    """Whether it takes rows and targets as they are: one finite number or one label for each row."""
+    if type(X) is not np.ndarray or type(y) is not np.ndarray or y.ndim != 1 or len(y) != len(X):
         return False
     known = y.dtype.kind in CERTAINLY_CLASSES or (y.dtype.kind == "f" and _is_finite(y))
-    return known and X.size > 0 and X.dtype.isnative and _is_finite(X)
+    return known and is_plain(X)
 
 
 def _is_finite(values: Floats) -> bool:

@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from svmcore.adapters.checks import is_plain
 from svmcore.kernels import Precomputed
 from svmcore.model import Model, vote
 from svmcore.model.probability import class_probabilities, sigmoid
@@ -31,6 +32,7 @@ class Fitted:
     """The half of a machine that is asked after `fit`, over `_model` and what `fit` kept beside it."""
 
     support_: Floats
+    n_features_in_: int
     shape_fit_: tuple[int, ...]
     _model: Model
     _vector: Floats
@@ -52,7 +54,7 @@ class Fitted:
         check_is_fitted(self)
         if self._kernel_name == "callable":
             X = self._called(X)
-        else:
+        elif not self._is_as_fitted(X):
             X = validate_data(self, X, dtype=[np.float64, np.float32], order="C", accept_sparse="csr", reset=False)
         if sparse.issparse(X) and not self._sparse:
             raise ValueError(f"cannot use sparse input in {type(self).__name__!r} trained on dense data")
@@ -64,6 +66,10 @@ class Fitted:
         if self._n_support.sum() != len(self.support_):
             raise ValueError(f"The internal representation of {type(self).__name__} was altered")
         return X
+
+    def _is_as_fitted(self, X: Any) -> bool:
+        """Whether scikit-learn's checks, which take as long as a row's answer, would find nothing."""
+        return is_plain(X) and X.shape[1] == self.n_features_in_ and "feature_names_in_" not in self.__dict__
 
     def _bound(self, rows: Any, decision: Floats) -> Floats:
         """Bounds (n, k) of what decision values (n, k) at `rows` are off from the exact optimum's."""
@@ -154,7 +160,6 @@ class FittedClassifier(Fitted):
         With `return_bound` also, in the same shape, how far each may be from that of the exact optimum: see
         docs/certificates.md. Votes of pairs have no such bound: it needs `decision_function_shape="ovo"` then.
         """
-        check_is_fitted(self)
         rows = self._rows(X)
         decision = self._model.decision_function(rows)
         if not return_bound:
@@ -176,12 +181,14 @@ class FittedClassifier(Fitted):
 
     def predict(self, X: Any) -> Floats:
         """Labels (n,) of rows `X` (n, p)."""
-        check_is_fitted(self)
-        if self.break_ties and self.decision_function_shape == "ovo":
-            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
-        if self.break_ties and len(self.classes_) > 2:
-            return self.classes_[np.argmax(self.decision_function(X), axis=1)]
-        decision = self._model.decisions(self._rows(X))
+        if self.break_ties:
+            check_is_fitted(self)
+            if self.decision_function_shape == "ovo":
+                raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+            if len(self.classes_) > 2:
+                return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+        rows = self._rows(X)
+        decision = self._model.decisions(rows)
         return self.classes_[vote(decision, len(self.classes_), self._model.scheme)]
 
     @available_if(_has_probability)

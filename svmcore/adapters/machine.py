@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _num_samples, check_consistent_length, validate_data
 
-from svmcore.adapters.checks import check_once, checked_weights, is_plain
+from svmcore.adapters.checks import are_plain, check_once, checked_weights
 from svmcore.adapters.fitted import Fitted
 from svmcore.adapters.hooks import Hooks, early_end
 from svmcore.adapters.layout import kernel_of, parameters_of
@@ -207,7 +207,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         check_once(type(self), self.get_params(deep=False), super()._validate_params)
 
     def _checked(self, X: Any, y: Any, **given: Any) -> tuple[Any, Any]:
-        if is_plain(X, y):
+        if are_plain(X, y):
             self.n_features_in_ = X.shape[1]
             self.__dict__.pop("feature_names_in_", None)
             return X, y

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias, overload
 import numpy as np
 
 from svmcore.errors import InputError, InvalidProblem
+from svmcore.passes.votes import count_votes
 from svmcore.points import Floats
 
 __all__ = ["Scheme", "Target", "Wrong", "is_told", "targets", "vote"]
@@ -80,8 +81,10 @@ def vote(decision: Floats, n_classes: int, scheme: str) -> Floats:
     >>> vote(np.array([[0.1, -2.0, -1.0]]), 3, "ovr")
     array([0])
     """
+    if len(decision) <= BLOCK:
+        return _voted(decision, n_classes, scheme)
     blocks = (decision[start : start + BLOCK] for start in range(0, len(decision), BLOCK))
-    return np.concatenate([np.empty(0, np.int64), *(_voted(block, n_classes, scheme) for block in blocks)])
+    return np.concatenate([_voted(block, n_classes, scheme) for block in blocks])
 
 
 def _voted(decision: Floats, n_classes: int, scheme: str) -> Floats:
@@ -95,8 +98,7 @@ def _voted(decision: Floats, n_classes: int, scheme: str) -> Floats:
 def _votes(low: Floats, high: Floats, n_classes: int) -> tuple[Floats, Floats]:
     """Pairwise wins (n, c), the fewest and the most of each class, of decision values between `low` and `high`."""
     fewest, most = np.zeros((2, len(low), n_classes), dtype=np.int64)
-    for column, pair in enumerate(_pairs(n_classes)):
-        _count(low[:, column], high[:, column], pair, fewest, most)
+    count_votes(*(np.ascontiguousarray(values, np.float64) for values in (low, high)), fewest, most)
     return fewest, most
 
 

@@ -21,6 +21,8 @@ from svmcore.tasks.base import Answers, Task
 
 __all__ = ["Model", "Part", "assemble", "model_of", "model_of_rows", "support_of"]
 
+FEW = 1 << 20  # products of two numbers that are not worth bounds of quick values, nor a second thread
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Model:
@@ -82,9 +84,15 @@ class Model:
         They are computed from bytes or in float32, within a bound. Rows whose answer hangs on less are computed again
         in float64.
         """
-        if self.answers == "values":
+        if self.answers == "values" or X.shape[0] * self._products <= FEW:
             return self.decision_function(X)
         return self._in_blocks(X, self._settle, quick=True)
+
+    @property
+    def _products(self) -> int:
+        """Of two numbers, for one row."""
+        m, p = self.support_vectors.shape
+        return max(1, p * (len(self.bias) if self.kernel.is_linear else m))
 
     def _settle(self, X: Rows, out: Floats) -> None:
         quick = out.copy()
@@ -118,7 +126,7 @@ class Model:
                 some = slice(lo, min(lo + block, stop))
                 add(X[some], out[some])
 
-        split_range(X.shape[0], part, grain=self._outputs.grain)
+        split_range(X.shape[0], part, least=1 + FEW // self._products, grain=self._outputs.grain)
         return out
 
     def predict(self, X: Rows) -> Floats:

@@ -1,10 +1,12 @@
 """What is left out of scikit-learn's checks changes nothing that anybody sees."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import InvalidParameterError
 
-from svmcore.adapters.checks import checked_weights, classes_of, is_plain
+from svmcore.adapters.checks import are_plain, checked_weights, classes_of
 from svmcore.estimator import SVC
 
 X = np.random.default_rng(0).normal(size=(30, 3))
@@ -27,10 +29,10 @@ def test_check_once__a_value_of_another_kind_is_another_value():
         SVC(max_iter=-1.0).fit(X, Y)
 
 
-def test_is_plain__of_what_scikit_learn_takes_as_it_is():
-    assert is_plain(X, Y)
-    assert is_plain(X.astype(np.float32), Y.astype(int))
-    assert is_plain(X, np.where(Y > 0, "a", "b"))
+def test_are_plain__of_what_scikit_learn_takes_as_it_is():
+    assert are_plain(X, Y)
+    assert are_plain(X.astype(np.float32), Y.astype(int))
+    assert are_plain(X, np.where(Y > 0, "a", "b"))
     for rows, y in (
         (X.tolist(), Y),
         (X, Y.tolist()),
@@ -47,7 +49,7 @@ def test_is_plain__of_what_scikit_learn_takes_as_it_is():
         (np.where(X > 1.0, np.inf, X), Y),
         (X, np.where(Y > 0, np.nan, Y)),
     ):
-        assert not is_plain(rows, y)
+        assert not are_plain(rows, y)
 
 
 def test_fit__of_plain_arrays_is_that_of_lists():
@@ -103,3 +105,29 @@ def test_checked_weights__as_scikit_learn_checks_them():
     for wrong in (-np.ones(30), nothing, nothing.tolist(), nothing + np.nan, np.ones(29), np.ones((30, 1))):
         with pytest.raises(ValueError, match=r"weights|NaN|shape|1D"):
             checked_weights(wrong, 30)
+
+
+def test_predict__of_plain_rows_is_that_of_lists_and_faults_are_found():
+    model = SVC().fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X[:3]), model.predict(X[:3].tolist()))
+    np.testing.assert_array_equal(model.decision_function(X[:3]), model.decision_function(X[:3].tolist()))
+    with pytest.raises(ValueError, match="X has 2 features, but SVC is expecting 3 features"):
+        model.predict(np.ascontiguousarray(X[:, :2]))
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        model.predict(np.where(X > 1.0, np.nan, X))
+    for rows in (X[:0], X[0]):
+        with pytest.raises(ValueError, match=r"Found array with 0 sample|Expected 2D array"):
+            model.predict(rows)
+
+
+def test_predict__of_an_array_tells_who_was_fitted_with_names():
+    model = SVC().fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        model.predict(X)
+
+
+def test_predict__before_fit_says_so():
+    for model in (SVC(), SVC(break_ties=True, decision_function_shape="ovo")):
+        for ask in (model.predict, model.decision_function):
+            with pytest.raises(NotFittedError):
+                ask(X)

@@ -208,3 +208,11 @@ def test_sums_of_differences__are_sums_of_values_that_are_never_stored(n, m, p, 
 def test_exp_of_differences__rows_without_features_are_all_the_same():
     X, Z = np.empty((3, 0), np.float32), np.empty((20, 0), np.float32)
     np.testing.assert_array_equal(exp_of_differences(X, Z, 0.1, np.zeros((3, 20), np.float32)), 1.0)
+
+
+def test_decisions__of_few_rows_are_those_of_float64():
+    """Bounds of quick values would take longer than the values."""
+    rng = np.random.default_rng(11)
+    model, X = model_of(RBF(0.05), ROWS["some"], rng, 3), ROWS["some"](rng, 400)
+    np.testing.assert_array_equal(model.decisions(X[:5]), model.decision_function(X[:5]))
+    assert (model.decisions(X) != model.decision_function(X)).any()
