@@ -24,7 +24,7 @@ from svmcore.tasks import Task
 from svmcore.train.doubt import Doubt, doubt_each
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Boxes", "Programs", "most_seconds", "smallest", "takes"]
+__all__ = ["Boxes", "Programs", "knows", "most_seconds", "smallest", "takes"]
 
 PRECISION = 0.1  # of tol is what they are solved to: it costs little, and no free variables are moved together
 STEP_SECONDS = 1e-8  # for each variable of a step, on a slow machine
@@ -47,13 +47,18 @@ def takes(recipe: Recipe, C: Floats) -> bool:
     Their variables have bounds and no ridge, and each is in a group.
     """
     solver = recipe.solver
-    if not ((C > 0.0).all() and (C <= LARGEST).all()):
+    if not ((C >= 0.0).all() and (C <= LARGEST).all()):
         return False
     qp = smallest(recipe.task, 1.0)
     plain = not (qp.is_soft or qp.is_hard or qp.shift) and bool((qp.codes >= 0).all())
     whole = type(solver) in (SMO, Auto) and solver.max_iter < 0 and solver.time_limit is None
     computed = recipe.approximation is None and recipe.kernel.name != "precomputed"
     return plain and whole and computed and not recipe.calibrates
+
+
+def knows(gram: ResidentGram) -> bool:
+    """Whether it is known how far the values of K are from those that are meant."""
+    return gram.exact is None or (gram.rounding is not None and gram.rounding.relative < 1.0)
 
 
 def most_seconds(m: int) -> float:
@@ -109,6 +114,12 @@ class Boxes:
         ends = np.cumsum([0, *(qp.m for qp in programs)])
         return cls(ends, np.concatenate(every), p, lo, hi, codes, sums, start)
 
+    def begun(self, beta: Floats | None) -> "Boxes":
+        """The same from `beta` (m,) on, if that is a point of these boxes and their sums are those of any others, 0."""
+        if beta is None or len(beta) != len(self.p) or self.sums.any():
+            return self
+        return dataclasses.replace(self, start=beta) if ((self.lo <= beta) & (beta <= self.hi)).all() else self
+
 
 class Programs:
     """Programs on one K (n, n), in float64 and computed from rows."""
@@ -126,7 +137,8 @@ class Programs:
 
     def solve(self, solver: Solver) -> None:
         """Solve and prove all of them, on all threads; each the same whoever solves it."""
-        K, boxes, off, tol = self.gram.matrix, self.boxes, self.gram.rounding, PRECISION * solver.tol
+        K, boxes, tol = self.gram.matrix, self.boxes, PRECISION * solver.tol
+        off = (0.0, 0.0) if self.gram.exact is None else self.gram.rounding  # or else these values are what is meant
         box, groups = (boxes.p, boxes.lo, boxes.hi, boxes.codes), boxes.sums.shape[1]
 
         def part(first: int, stop: int) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -57,23 +56,49 @@ class Chain:
     fold: Fold
     asked: Floats
     keeps: bool
+    told: list[Floats] = dataclasses.field(init=False)  # decision values (len(asked), k) of each work
+    left: list[set[int]] = dataclasses.field(init=False)  # problems of each work that are not solved
 
-    @functools.cached_property
-    def told(self) -> list[Floats]:
-        """Decision values (len(asked), k) of each work."""
-        return [np.empty((len(self.asked), len(work.goals))) for work in self.works.values()]
+    def __post_init__(self) -> None:
+        works = self.works.values()
+        self.told = [np.empty((len(self.asked), len(work.goals))) for work in works]
+        self.left = [set(range(len(work.goals))) for work in works]
 
     @property
     def n_problems(self) -> int:
         """Of each of its trainings."""
         return len(next(iter(self.works.values())).goals) if self.works else 0
 
+    def solve_small(self) -> None:
+        """Solve the problems of few rows of each training at once, from those of the training before."""
+        before = None
+        for work, out, left in zip(self.works.values(), self.told, self.left, strict=True):
+            still, before = left.intersection(work.left_over(before)), work
+            for k in left - still:
+                self.tell(work, k, out, work.source.offset(work.coef[k]))  # type: ignore[union-attr]
+            left &= still
+
     def solve(self, k: int, source: Source | None = None) -> None:
         """Problem `k` of each training, from the solution of the one before; `source` is of its K, if it has one."""
-        source = next(iter(self.works.values())).source_of(k) if source is None else source
-        every = zip(self.works.values(), self.told, strict=True)
-        for _ in answers(_Next(work, k, source, self.asked, out, self.keeps) for work, out in every):
-            pass
+        each = zip(self.works.values(), self.told, self.left, strict=True)
+        every = [(work, out) for work, out, left in each if k in left]
+        if every:
+            source = every[0][0].source_of(k) if source is None else source
+            for _ in answers(_Next(self, work, k, source, out) for work, out in every):
+                pass
+
+    def tell(self, work: Work, k: int, out: Floats, offset: float) -> None:
+        """Decision values of problem `k` at the rows `asked`, to `out` (len(asked), k); its vectors are let go.
+
+        Of a problem on a part of the rows only the bias is told, with the `offset` of its K: `_add_outputs` does the
+        rest for all problems at once.
+        """
+        solution, answer = work.solutions[k], work.answers[k]
+        outputs = offset if work.pairs else solution.decision[self.asked] - solution.bias
+        out[:, k] = (outputs + answer.bias) / answer.scale
+        decision = solution.decision if self.keeps else NONE
+        work.solutions[k] = dataclasses.replace(solution, beta=NONE, decision=decision, score=NONE)
+        work.answers[k] = Answer(NONE, answer.bias, answer.scale, answer.epsilon)
 
 
 def solve(chains: Sequence[Chain]) -> None:
@@ -82,41 +107,32 @@ def solve(chains: Sequence[Chain]) -> None:
     The folds of a class come one after another: they have nearly the same support vectors, whose square of K a thread
     still has from the fold before.
     """
+    for chain in chains:
+        chain.solve_small()
     most = max((chain.n_problems for chain in chains), default=0)
-    turns = [(chain, k) for k in range(most) for chain in chains if k < chain.n_problems]
+    turns = [(chain, k) for k in range(most) for chain in chains if any(k in left for left in chain.left)]
     works = [work for chain in chains for work in chain.works.values()]
-    if works:
+    if turns:
         max(works, key=lambda work: work.threads()).solve_all([functools.partial(chain.solve, k) for chain, k in turns])
 
 
 class _Next(Member[Solved]):
-    """A problem of a chain: `source` serves its K, and its decision values at the rows `asked` go to `out`.
+    """Problem `k` of a training in a chain, whose decision values go to `out`."""
 
-    Of a problem on a part of the rows only the bias is told: `_add_outputs` does the rest for all problems at once.
-    """
-
-    def __init__(self, work: Work, k: int, source: Source, asked: Floats, out: Floats, keeps: bool) -> None:
+    def __init__(self, chain: Chain, work: Work, k: int, source: Source, out: Floats) -> None:
         super().__init__(work, k, source)
-        self.asked, self.out, self.keeps = asked, out, keeps
+        self.chain, self.out = chain, out
 
     def known(self, qp: SignedQP, before: Solved | None) -> Solution | None:
         return same_optimum(before, qp, self.solver.tol)
 
     def start(self, qp: SignedQP, before: Solved | None) -> Start:
         if before is None:
-            return NOWHERE
+            return Start(self.work.begun[self.k]) if self.k in self.work.begun else NOWHERE
         return Handover.of(*before).start(qp, self.work.tasks[self.k], before[0].p)
 
     def keep(self, qp: SignedQP, solution: Solution) -> Solved:
-        work, k = self.work, self.k
-        work.finish(k, qp, solution)
-        answer = work.answers[k]
-        if work.pairs:
-            outputs: Any = qp.source.offset(answer.coef)
-        else:
-            outputs = solution.decision[self.asked] - solution.bias
-        self.out[:, k] = (outputs + answer.bias) / answer.scale
-        decision = solution.decision if self.keeps else NONE
-        work.solutions[k] = dataclasses.replace(work.solutions[k], beta=NONE, decision=decision, score=NONE)
-        work.answers[k] = Answer(NONE, answer.bias, answer.scale, answer.epsilon)
+        self.work.finish(self.k, qp, solution)
+        offset = qp.source.offset(self.work.answers[self.k].coef) if self.work.pairs else 0.0
+        self.chain.tell(self.work, self.k, self.out, offset)
         return qp, solution

@@ -28,7 +28,7 @@ from svmcore.solvers import Solver
 from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.sources.together import solved_together
 from svmcore.tasks import SVC, Answer, Task
-from svmcore.train.at_once import Boxes, Programs, most_seconds, smallest, takes
+from svmcore.train.at_once import Boxes, Programs, knows, most_seconds, smallest, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
@@ -38,7 +38,7 @@ from svmcore.train.plan import SMALL_BYTES, Plan, cached, choose_plan
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
 
-__all__ = ["Fitted", "Member", "Work", "resolved"]
+__all__ = ["Fitted", "Member", "Work", "are_small", "resolved"]
 
 EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 768  # smaller problems spend their time in Python, where threads only wait for each other
@@ -93,6 +93,18 @@ def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Tar
     return list(found) if trained.all() else [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
 
 
+def _variables(recipe: Recipe, codes: Floats) -> int:
+    """Of the largest program on rows with these codes."""
+    rows = int(np.sort(np.bincount(codes))[-2:].sum()) if recipe.pairs else len(codes)
+    return rows * smallest(recipe.task, 1.0).m // 2
+
+
+def are_small(recipe: Recipe, codes: Floats, n: int, p: int) -> bool:
+    """Whether programs on rows with these codes, on a K of n rows of p features, are best solved at once in float64."""
+    m = _variables(recipe, codes)
+    return m <= SMALL_ROWS and (n <= EXACT_ROWS or m * m * p <= SMALL_PRODUCTS)
+
+
 class Work:
     """The programs of one training set and the source of K they share: `open` makes one, or one is given.
 
@@ -120,6 +132,7 @@ class Work:
         self.doubts = np.full((len(self.goals), 3), np.inf)
         self.centre = np.empty(0)
         self.begun: dict[int, Floats] = {}  # variables of problems that were tried in vain
+        self.ended: Floats | None = None  # variables of all problems that were solved at once
 
     def rows(self, k: int) -> Floats:
         """Distinct rows of problem `k`."""
@@ -222,23 +235,31 @@ class Work:
             return False
         if any(task is not self.recipe.task for task in self.tasks):
             return False  # one that has given way has a tol of its own
-        sizes, n = np.bincount(self.distinct.codes), len(self.C)
-        rows = int(np.sort(sizes)[-2:].sum()) if self.pairs else n
-        m = rows * smallest(self.recipe.task, 1.0).m // 2
+        m = _variables(self.recipe, self.distinct.codes[self.C > 0.0])
         if self.control.time_limit is not None and not len(self.goals) * most_seconds(m) < self.control.time_limit:
             return False
-        return m <= SMALL_ROWS and (n <= EXACT_ROWS or rows * rows * self.distinct.given.shape[1] <= SMALL_PRODUCTS)
+        return are_small(self.recipe, self.distinct.codes[self.C > 0.0], len(self.C), self.distinct.given.shape[1])
 
     def solve(self) -> None:
         """Solve all problems: small ones together, any other is a chain of its own."""
-        every: Sequence[int] = range(len(self.goals))
-        if self.small and isinstance(self.source, ResidentGram) and not self.control.stops():
-            every = self._left_over(every, self.source, [self.rows(k) for k in every], self.C)
-        self.solve_all([functools.partial(self._answer, k) for k in every])
+        self.solve_all([functools.partial(self._answer, k) for k in self.left_over()])
 
-    def _left_over(self, every: Sequence[int], gram: ResidentGram, rows: list[Floats], C: Floats) -> Sequence[int]:
+    def left_over(self, before: "Work | None" = None) -> Sequence[int]:
+        """Solve small problems on one K at once; returns those that this has not proved.
+
+        They begin where those of the work `before` have ended, if these are on the same rows.
+        """
+        every, source = range(len(self.goals)), self.source
+        if not self.small or not isinstance(source, ResidentGram) or self.control.stops():
+            return every
+        at = None if before is None else before.ended
+        return self._left_over(every, source, [self.rows(k) for k in every], self.C, at)
+
+    def _left_over(
+        self, every: Sequence[int], gram: ResidentGram, rows: list[Floats], C: Floats, start: Floats | None = None
+    ) -> Sequence[int]:
         """Solve small problems on `rows` of one K with C_i (n,) at once; returns those that this has not proved."""
-        if gram.rounding is None or not gram.rounding.relative < 1.0:
+        if gram.dtype != np.float64 or not knows(gram):
             return every
         qps: Sequence[SignedQP | None] = [None] * len(every)
         if type(self.recipe.task) is SVC:  # these are many, and nothing else of their programs is asked for
@@ -247,8 +268,9 @@ class Work:
             of = [gram if gram.n == len(at) else gram.take(at) for at in rows]
             qps = made = [self.program(k, source) for k, source in zip(every, of, strict=True)]
             boxes = Boxes.of_programs(rows, made)
-        programs = Programs(gram, boxes)
+        programs = Programs(gram, boxes.begun(start))
         programs.solve(self.recipe.solver)
+        self.ended = programs.beta
         return [k for at, k in enumerate(every) if not self._kept(k, programs, at, qps[at])]
 
     def _kept(self, k: int, programs: Programs, at: int, qp: SignedQP | None) -> bool:
@@ -297,7 +319,7 @@ class Work:
         sizes, plan = [len(self.rows(k)) for k in range(len(self.goals))], self.plan
         if isinstance(self.source, PairGrams):
             jobs, plan = min(jobs, self.source.at_once(max(sizes))), self._plan_of_pair(max(sizes))
-        least = PAIR_ROWS if self.small else THREADED_ROWS
+        least = PAIR_ROWS if self.small and isinstance(self.source, PairGrams) else THREADED_ROWS
         return jobs if jobs > 1 and np.mean(sizes) >= least and plan != "columns" else 0
 
     def _plan_of_pair(self, n: int) -> Plan:

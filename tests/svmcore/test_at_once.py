@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import model_selection
 from sklearn.exceptions import ConvergenceWarning
 
 from svmcore.certificate import certify
-from svmcore.estimator import SVC, SVR, NuSVC, NuSVR, OneClassSVM
+from svmcore.estimator import SVC, SVR, GridSearchCV, NuSVC, NuSVR, OneClassSVM
 from svmcore.kernels import RBF, Linear, Polynomial, Tanh
 from svmcore.solution import Status
 from svmcore.solvers import SMO
@@ -264,3 +265,31 @@ def test_svc__hopeless_programs_are_told_as_before(counted):
     with pytest.warns(ConvergenceWarning, match="STALLED|stalled|terminated early"):
         SVC(kernel="linear", tol=1e-17, C=1e6).fit(1e8 * X, codes)
     assert not any(counted)
+
+
+GRID = {"C": [0.1, 1.0, 100.0], "gamma": [0.1, 1.0]}
+
+
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+@pytest.mark.parametrize("n", [120, 1100])
+def test_search__of_few_rows_solves_all_problems_of_a_training_at_once(scheme, n, counted):
+    X, codes = blobs(n, 3)
+    search = GridSearchCV(SVC(multi_class=scheme), GRID, cv=3, return_train_score=True).fit(X, codes)
+    assert len(counted) == 3 * (6 * 3 + 1)
+    assert np.mean(counted) > 0.6
+    one_by_one = model_selection.GridSearchCV(SVC(multi_class=scheme), GRID, cv=3, return_train_score=True)
+    one_by_one.fit(X, codes)
+    for name in ("mean_test_score", "mean_train_score"):
+        np.testing.assert_allclose(search.cv_results_[name], one_by_one.cv_results_[name], atol=1e-9)
+
+
+def test_search__goes_on_the_usual_way_where_programs_take_too_many_steps(counted, monkeypatch):
+    X, codes = blobs(120, 3)
+    found = GridSearchCV(SVC(tol=1e-7), GRID, cv=3).fit(X, codes).cv_results_["mean_test_score"]
+    for steps in (0, 1):
+        monkeypatch.setattr(at_once, "STEPS", steps)
+        counted.clear()
+        again = GridSearchCV(SVC(tol=1e-7), GRID, cv=3).fit(X, codes)
+        assert np.mean(counted) < 0.5
+        np.testing.assert_array_equal(again.cv_results_["mean_test_score"], found)
+        assert again.search_plan_.shared == 18

@@ -148,7 +148,7 @@ def test_fitted_attributes__are_those_of_each_fit():
         np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
         np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-5)
         assert ours.status_ == theirs.status_
-        assert max(c.kkt_gap for c in ours.certificate_) <= 1e-8
+        assert max(c.kkt_gap + c.uncertainty for c in ours.certificate_) <= 1.05e-8  # what converged means
 
 
 def test_duplicates_weights_and_repeated_rows__are_those_of_each_fit():
