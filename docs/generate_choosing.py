@@ -33,7 +33,7 @@ PROGRAMS: tuple[tuple[str, Loss, Bias], ...] = (
 )
 
 PURPOSE = {
-    "auto": "everything: `interior-point` for a linear kernel of few features, else `smo`",
+    "auto": "everything: `interior-point` and `dual-ascent` for a linear kernel, else `smo`",
     "smo": "every kernel but a linear one of few features: the fast one, for any size and source of columns",
     "interior-point": "linear kernels of up to a few hundred features, also at a large C or with unscaled features",
     "smo-mvp": "reading; small problems to a tight tol, where it needs no working sets",
@@ -51,13 +51,16 @@ HEAD = """# Choosing a solver
 
 <!-- written by docs/generate_choosing.py: change that, not this -->
 
-Leave it at `auto`, the default, unless you want to see another algorithm at work. `auto` takes one of two solvers:
+Leave it at `auto`, the default, unless you want to see another algorithm at work. `auto` takes one of three solvers:
 
 - **`interior-point`** for a linear kernel of at most 256 features. It makes some dozens of passes over the rows, even
   where C is large or the features are not scaled. Up to 4,096 rows it lets `smo` try first, because most small
   problems end sooner than one pass. With more rows and the squared hinge it lets `primal-newton` try first, which needs
   some five passes. From 50,000 rows on it solves a sample, then the rows that lie near the margin by it, and judges
   all rows: those that were left out wrongly come in.
+- **`dual-ascent`** for a linear kernel of more features and more than 4,096 rows. Where rows are dense and it is slow,
+  as where classes overlap and C is large, `auto` goes on with `interior-point` after as much work as that takes. Fewer
+  rows are given to `smo` first.
 - **`smo`** for everything else. Where its steps become too small, it finishes its working set with an interior point
   by itself.
 

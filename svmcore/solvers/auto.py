@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+from scipy import sparse
+
 from svmcore.errors import Unsupported
 from svmcore.monitor import Monitor
 from svmcore.points import Floats
@@ -12,6 +14,7 @@ from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.interior_point import InteriorPoint
+from svmcore.solvers.linear.parts import solve_in_parts
 from svmcore.solvers.primal_newton import PrimalNewton
 from svmcore.solvers.smo import SMO
 from svmcore.tasks.losses import Loss
@@ -25,6 +28,9 @@ NEWTON = 0.5  # of tol is what steps on the primal aim at: the proof adds its un
 NEWTON_STEPS = 50  # ends within ten where float64 is no obstacle
 TRIES = 30  # pair steps for each variable, after which they count as crawling,
 MOST_TRIES = 60_000  # as after so many, which take as long as an interior point does on thousands of rows,
+MOST_PRODUCTS = 1e11  # of numbers in one pass of an interior point: it takes a minute then
+STEP_PRODUCTS = 4e3  # of such a pass are worth a pair step, so that both take as long,
+VISITS = 0.3  # and so many visits of all variables one of its features
 PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior point does however few the variables
 
 
@@ -32,8 +38,9 @@ PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior p
 class Auto(Solver):
     """`interior-point` where K has a factor of rank up to 256 (a linear kernel of few features), else `smo`.
 
-    A small linear problem is given to pairs first, for about as long as an interior point takes, and a large one of the
-    squared hinge to `primal-newton`, which takes some few passes over the rows.
+    A linear problem of more features and many rows goes to `dual-ascent`. A small one is given to pairs first, for
+    about as long as others take, and a large one of the squared hinge to `primal-newton`, which takes some few passes
+    over the rows.
     Runs write down the solver that was chosen, so that a repetition takes the same.
     """
 
@@ -71,25 +78,56 @@ class Auto(Solver):
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
-        pairs = self._pairs
-        if qp.source.rank is None or qp.source.rank > RANK or not qp.source.psd:
-            if qp.m > SMALL and _keeps_weights(ascent := DualAscent(max_iter=self.max_iter, **limits), qp):
-                return ascent._solve(qp, beta, score, monitor, n_iter)
-            return pairs._solve(qp, beta, score, monitor, n_iter)
+        ascent = DualAscent(max_iter=self.max_iter, **limits)
+        few = qp.source.rank is not None and qp.source.rank <= RANK and qp.source.psd
+        if not few and not (qp.m > SMALL and _keeps_weights(ascent, qp)):
+            return self._pairs._solve(qp, beta, score, monitor, n_iter)
         newton = PrimalNewton(tol=NEWTON * self.tol, time_limit=self.time_limit)
-        if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not _takes(newton, qp)):
-            most = n_iter + max(min(TRIES * qp.m, MOST_TRIES), PATIENCE // (qp.m + 256))
-            most = most if self.max_iter < 0 else min(most, self.max_iter)
-            tried = replace(pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
-            if tried.status is not Status.MAX_ITER or most == self.max_iter:
+        steps = few and _takes(newton, qp)  # on the primal
+        if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not steps):
+            tried, ended = self._tried(qp, beta, score, monitor, n_iter)
+            if ended:
+                return tried
+            beta, score, n_iter = tried.beta, None, tried.n_iter
+        if not few:
+            tried, ended = self._ascended(ascent, qp, beta, score, monitor, n_iter)
+            if ended:
                 return tried
             beta, n_iter = tried.beta, tried.n_iter
-        if _takes(newton, qp):
+        if steps:
             tried = replace(newton, max_iter=n_iter + NEWTON_STEPS)._solve(qp, beta, None, monitor, n_iter)
             if tried.status not in (Status.STALLED, Status.MAX_ITER):
                 return tried
             beta, n_iter = tried.beta, tried.n_iter
         return InteriorPoint(**limits)._solve(qp, beta, None, monitor, n_iter)
+
+    def _tried(
+        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int
+    ) -> tuple[Outcome, bool]:
+        """What pairs come to in about the time that other solvers take, and whether that is the end."""
+        most = n_iter + max(min(TRIES * qp.m, MOST_TRIES), PATIENCE // (qp.m + 256))
+        most = most if self.max_iter < 0 else min(most, self.max_iter)
+        tried = replace(self._pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
+        return tried, tried.status is not Status.MAX_ITER or most == self.max_iter
+
+    def _ascended(
+        self, ascent: DualAscent, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int
+    ) -> tuple[Outcome, bool]:
+        """What steps on single variables come to in the time of an interior point, and whether that is the end."""
+        products = qp.m * float(qp.source.rank or 0) ** 2
+        if self.max_iter >= 0 or not _within_reach(qp, products):
+            return ascent._solve(qp, beta, score, monitor, n_iter), True
+        tried = solve_in_parts(qp, beta, self.tol, monitor, int(products / STEP_PRODUCTS))
+        if tried is None:
+            tried = ascent.visit(qp, beta, score, monitor, n_iter, VISITS * (qp.source.rank or 0))
+        return tried, tried.status is not Status.MAX_ITER
+
+
+def _within_reach(qp: SignedQP, products: float) -> bool:
+    """Whether an interior point takes no more than a minute, however hard the program is."""
+    factor = qp.source.factor()
+    dense = factor is not None and not sparse.issparse(factor.rows)
+    return dense and products <= MOST_PRODUCTS and _takes(InteriorPoint(), qp)
 
 
 def _keeps_weights(ascent: DualAscent, qp: SignedQP) -> bool:

@@ -72,12 +72,21 @@ class DualAscent(Solver):
         return True
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
-        rng, order = np.random.default_rng(self.seed), np.flatnonzero(qp.hi > qp.lo)
+        found = solve_in_parts(qp, beta, self.tol, monitor) if self.max_iter < 0 else None
+        return found or self.visit(qp, beta, score, monitor, n_iter)
+
+    def visit(
+        self,
+        qp: SignedQP,
+        beta: Floats,
+        score: Floats | None,
+        monitor: Monitor,
+        n_iter: int,
+        most: float = np.inf,
+    ) -> Outcome:
+        """Visit variables one by one, each `most` times on average: MAX_ITER if that is not enough."""
+        rng, order, visits = np.random.default_rng(self.seed), np.flatnonzero(qp.hi > qp.lo), 0
         factor = qp.source.factor()
-        if factor is not None and self.max_iter < 0:
-            found = solve_in_parts(qp, factor, beta, self.tol, monitor)
-            if found is not None:
-                return found
         ascent = _Ascent(qp, beta, score) if factor is None else _Weights(HeldWeights(qp, factor, beta), self.tol)
         gap = ascent.kkt_gap()
         while (status := self.ends(gap, n_iter, monitor)) is None:
@@ -85,6 +94,9 @@ class DualAscent(Solver):
             among = ascent.among(order)
             visited = _mixed(rng, among, ascent.block) if self.shuffle else among
             gap, status = ascent.epoch(visited, n_iter, gap, monitor)
+            visits += len(visited)
+            if status is None and visits > most * len(order):
+                status = Status.MAX_ITER
             if status is not None:
                 break
             if gap <= self.tol:

@@ -5,8 +5,12 @@ import pytest
 
 from svmcore import SVC, ComputedColumns, Linear, Solver, certify
 from svmcore.kernels.exact import ExactKernel
+from svmcore.monitor import Monitor
+from svmcore.solvers import auto
 from svmcore.solvers.auto import PATIENCE, TRIES
-from svmcore.sources import resident_gram
+from svmcore.solvers.interior_point import InteriorPoint
+from svmcore.solvers.linear import parts
+from svmcore.sources import LinearRows, resident_gram
 
 
 def linear_program(m, p, C, seed):
@@ -36,3 +40,55 @@ def test_auto__crawling_pairs_give_way():
     assert found.status == "converged"
     assert found.n_iter <= max(TRIES * 60, PATIENCE // (60 + 256)) + 500
     assert certify(qp, found.beta).proves(1e-4)
+
+
+@pytest.mark.parametrize("C", [0.1, 1e4])
+def test_auto__of_some_thousand_rows_of_many_features_lets_pairs_try_first_and_proves_the_same_optimum(C, monkeypatch):
+    """More features than an interior point is for: what pairs do not end is `dual-ascent`'s."""
+    monkeypatch.setattr(auto, "SMALL", 200)
+    monkeypatch.setattr(auto, "MOST_TRIES", 300)
+    monkeypatch.setattr(auto, "PATIENCE", 1)
+    qp, _, _ = linear_program(300, 280, C, 1)
+    found, other = (Solver.create({"name": name, "tol": 1e-4}).solve(qp) for name in ("auto", "dual-ascent"))
+    assert found.status == other.status == "converged"
+    assert certify(qp, found.beta).proves(1e-4)
+    assert found.certificate.dual == pytest.approx(other.certificate.dual, rel=1e-4)
+
+
+def overlapping(n=300, p=40, C=10.0):
+    """Rows of two classes that a plane does not part, and their program on the rows themselves."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, p)).astype(np.float32)
+    y = np.where(X[:, :20].sum(axis=1) + 4.0 * rng.normal(size=n) > 0.0, 1.0, -1.0)
+    return SVC().program(LinearRows(X, centred=True), y, C)
+
+
+@pytest.mark.parametrize("large", [10**9, 100], ids=["visits", "parts"])
+def test_auto__goes_on_with_an_interior_point_where_single_steps_crawl(large, monkeypatch):
+    qp = overlapping()
+    expected = Solver.create({"name": "interior-point", "tol": 1e-4}).solve(qp)
+    for name, value in {"SMALL": 100, "RANK": 10, "VISITS": 0.01, "STEP_PRODUCTS": 1e6}.items():
+        monkeypatch.setattr(auto, name, value)
+    monkeypatch.setattr(parts, "LARGE", large)
+    taken = []
+    solve = InteriorPoint._solve
+    monkeypatch.setattr(InteriorPoint, "_solve", lambda *args: taken.append(args) or solve(*args))
+    found = Solver.create({"name": "auto", "tol": 1e-4}).solve(qp)
+    assert taken
+    assert found.status == "converged"
+    assert certify(qp, found.beta).proves(1e-4)
+    assert found.certificate.dual == pytest.approx(expected.certificate.dual, rel=1e-6)
+    taken.clear()
+    monkeypatch.setattr(auto, "MOST_PRODUCTS", 1.0)
+    slow = Solver.create({"name": "auto", "tol": 1e-2}).solve(qp)  # an interior point is out of reach
+    assert not taken
+    assert slow.certificate.dual == pytest.approx(expected.certificate.dual, rel=1e-3)
+
+
+def test_auto__with_a_limit_of_steps_never_exceeds_it(monkeypatch):
+    qp = overlapping()
+    for name, value in {"SMALL": 100, "RANK": 10, "VISITS": 0.01}.items():
+        monkeypatch.setattr(auto, name, value)
+    found = Solver.create({"name": "auto", "tol": 1e-6, "max_iter": 3}).solve(qp, monitor=Monitor(warn=False))
+    assert found.status == "max_iter"
+    assert found.n_iter <= 3

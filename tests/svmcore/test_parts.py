@@ -32,7 +32,7 @@ def small_is_large(monkeypatch):
 
 def solved(qp, tol=1e-4, beta=None):
     beta = qp.feasible(beta)
-    return solve_in_parts(qp, qp.source.factor(), beta, tol, Monitor())
+    return solve_in_parts(qp, beta, tol, Monitor())
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
@@ -96,5 +96,5 @@ def test_parts__leave_programs_of_many_support_vectors_to_others(monkeypatch):
 def test_parts__stop_when_they_are_told_to():
     X, y = separated()
     qp = classification(FactorRows(X), y, 1.0)
-    found = solve_in_parts(qp, qp.source.factor(), qp.feasible(None), 1e-4, Monitor(stop=lambda: True))
+    found = solve_in_parts(qp, qp.feasible(None), 1e-4, Monitor(stop=lambda: True))
     assert found.status is Status.STOPPED

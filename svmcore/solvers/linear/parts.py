@@ -35,23 +35,25 @@ AIM = 0.8  # of tol: the proof adds its uncertainty
 LOOKS = 10  # after which others shall try
 
 
-def solve_in_parts(qp: SignedQP, factor: Factor, beta: Floats, tol: float, monitor: Monitor) -> Outcome | None:
+def solve_in_parts(qp: SignedQP, beta: Floats, tol: float, monitor: Monitor, most: int = -1) -> Outcome | None:
     """Solve `qp`; None where it is small or sparse, has many support vectors, or parts do not get there.
 
-    `beta` (m,) is changed in place, towards the optimum also then.
+    `beta` (m,) is changed in place, towards the optimum also then. Working sets take `most` pair steps together, -1 for
+    no limit: MAX_ITER if that is not enough.
     """
-    moving = np.flatnonzero(qp.hi > qp.lo)
-    centred = factor.centre.any() and not qp.groups.sums  # where the sum is fixed, no step depends on the centre
-    if len(moving) < LARGE or sparse.issparse(factor.rows) or centred or qp.is_hard:
+    moving, factor = np.flatnonzero(qp.hi > qp.lo), qp.source.factor()
+    if factor is None or len(moving) < LARGE or sparse.issparse(factor.rows) or qp.is_hard:
         return None
-    return _Parts(qp, factor, beta, tol, monitor).run(moving)
+    if factor.centre.any() and not qp.groups.sums:  # where the sum is fixed, no step depends on the centre
+        return None
+    return _Parts(qp, factor, beta, tol, monitor, most).run(moving)
 
 
 class _Parts:
     """One solve: beta (m,), and the w that it makes."""
 
-    def __init__(self, qp: SignedQP, factor: Factor, beta: Floats, tol: float, monitor: Monitor) -> None:
-        self.qp, self.beta, self.tol = qp, beta, tol
+    def __init__(self, qp: SignedQP, factor: Factor, beta: Floats, tol: float, monitor: Monitor, most: int) -> None:
+        self.qp, self.beta, self.tol, self.most = qp, beta, tol, most
         self.rows = RowMap(factor.rows, at=factor.at)
         self.monitor = dataclasses.replace(monitor, keep=None)  # of a part nobody could go on
         self.w, self.n_iter = self.rows.weights(beta), 0
@@ -87,8 +89,9 @@ class _Parts:
         groups = Groups((own,)) if qp.groups.sums else qp.groups
         source = RowsOfFactor(rows, qp.diagonal[part] - qp.shift)
         some = SignedQP(source, p, qp.lo[part], qp.hi[part], qp.ridge[part], groups, shift=qp.shift)
-        found = SMO(tol=tol)._solve(some, before.copy(), None, self.monitor, 0)
+        found = SMO(tol=tol, max_iter=self.most)._solve(some, before.copy(), None, self.monitor, 0)
         self.beta[part], self.n_iter = found.beta, self.n_iter + 1
+        self.most = max(0, self.most - found.n_iter) if self.most >= 0 else -1
         self.w = others + rows.weights(found.beta)
         return found.status
 
