@@ -179,7 +179,8 @@ class Experiment(Section):
             return solver.for_factor(
                 self.machine.program(FactorRows(np.eye(2)), PAIR, self.C), self.approximation["rank"]
             )
-        return solver.resolved(kernel, n_features, self.build_loss(), Bias(self.bias), hard)
+        near = not self.cluster.remote and self.plan != "shards"
+        return solver.resolved(kernel, n_features, self.build_loss(), Bias(self.bias), hard, near)
 
     def with_solver_for(self, n_features: int) -> Self:
         """Return the same experiment with the solver chosen, as it is written down and repeated."""

@@ -1,5 +1,6 @@
 """The solver that the source of K asks for: the default of configs and estimators."""
 
+import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -47,11 +48,17 @@ class Auto(Solver):
     name: ClassVar[str] = "auto"
     solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True)
 
-    def resolved(self, kernel: Any, n_features: int, loss: Loss, bias: Bias, hard_margin: bool = False) -> Solver:
-        """The solver for rows of `n_features` under `kernel`, with the same tol, max_iter and time_limit."""
+    def resolved(
+        self, kernel: Any, n_features: int, loss: Loss, bias: Bias, hard_margin: bool = False, near: bool = True
+    ) -> Solver:
+        """The solver for rows of `n_features` under `kernel`, with the same tol, max_iter and time_limit.
+
+        Itself where more than the kernel tells: for a linear one of many features, unless rows are not `near`, but in
+        shards.
+        """
         limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "time_limit": self.time_limit}
         few = kernel.is_linear and n_features <= RANK
-        chosen = InteriorPoint(**limits) if few else SMO(**limits)
+        chosen: Solver = InteriorPoint(**limits) if few else self if kernel.is_linear and near else SMO(**limits)
         chosen.admits(loss, bias, kernel, hard_margin)
         return chosen
 
@@ -84,8 +91,9 @@ class Auto(Solver):
             return self._pairs._solve(qp, beta, score, monitor, n_iter)
         newton = PrimalNewton(tol=NEWTON * self.tol, time_limit=self.time_limit)
         steps = few and _takes(newton, qp)  # on the primal
-        if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not steps):
-            tried, ended = self._tried(qp, beta, score, monitor, n_iter)
+        at_hand = not few and qp.source.whole is not None  # all columns are there
+        if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not steps) or at_hand:
+            tried, ended = self._tried(qp, beta, score, monitor, n_iter, sys.maxsize if at_hand else MOST_TRIES)
             if ended:
                 return tried
             beta, score, n_iter = tried.beta, None, tried.n_iter
@@ -102,10 +110,10 @@ class Auto(Solver):
         return InteriorPoint(**limits)._solve(qp, beta, None, monitor, n_iter)
 
     def _tried(
-        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int
+        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int, most: int
     ) -> tuple[Outcome, bool]:
         """What pairs come to in about the time that other solvers take, and whether that is the end."""
-        most = n_iter + max(min(TRIES * qp.m, MOST_TRIES), PATIENCE // (qp.m + 256))
+        most = n_iter + max(min(TRIES * qp.m, most), PATIENCE // (qp.m + 256))
         most = most if self.max_iter < 0 else min(most, self.max_iter)
         tried = replace(self._pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
         return tried, tried.status is not Status.MAX_ITER or most == self.max_iter

@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
-from svmcore import SVC, ComputedColumns, Linear, Solver, certify
+from svmcore import RBF, SMO, SVC, Bias, ComputedColumns, Linear, Solver, certify
 from svmcore.kernels.exact import ExactKernel
 from svmcore.monitor import Monitor
 from svmcore.solvers import auto
-from svmcore.solvers.auto import PATIENCE, TRIES
+from svmcore.solvers.auto import PATIENCE, TRIES, Auto
+from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.interior_point import InteriorPoint
 from svmcore.solvers.linear import parts
 from svmcore.sources import LinearRows, resident_gram
+from svmcore.tasks.losses import Hinge
 
 
 def linear_program(m, p, C, seed):
@@ -92,3 +94,23 @@ def test_auto__with_a_limit_of_steps_never_exceeds_it(monkeypatch):
     found = Solver.create({"name": "auto", "tol": 1e-6, "max_iter": 3}).solve(qp, monitor=Monitor(warn=False))
     assert found.status == "max_iter"
     assert found.n_iter <= 3
+
+
+def test_auto__resolved_is_itself_where_the_rows_tell_more():
+    """Of a linear kernel of many features, unless rows are in shards, which only pairs ask."""
+    of = Linear(), 400, Hinge(), Bias.FREE
+    assert Auto(tol=0.01).resolved(*of) == Auto(tol=0.01)
+    assert Auto(tol=0.01).resolved(*of, near=False) == SMO(tol=0.01)
+    assert Auto().resolved(Linear(), 20, Hinge(), Bias.FREE) == InteriorPoint()
+    assert Auto().resolved(RBF(0.1), 400, Hinge(), Bias.FREE) == SMO()
+
+
+def test_auto__a_K_at_hand_lets_pairs_try_first_however_many_rows_there_are(monkeypatch):
+    monkeypatch.setattr(auto, "SMALL", 20)
+    monkeypatch.setattr(auto, "RANK", 2)
+    qp, _, _ = linear_program(200, 30, 0.01, 1)
+    taken = []
+    monkeypatch.setattr(DualAscent, "visit", lambda *args: taken.append(args))
+    found = Solver.create({"name": "auto", "tol": 1e-4}).solve(qp)
+    assert not taken
+    assert found.status == "converged"

@@ -77,6 +77,8 @@ def test_a_file_needs_only_a_source(tmp_path):
     assert exp.solver["name"] == "auto"
     assert exp.solver_for(4).name == "smo"
     assert load_experiment(IRIS | {"kernel": "linear"}).with_solver_for(4).solver["name"] == "interior-point"
+    assert load_experiment(IRIS | {"kernel": "linear"}).with_solver_for(400).solver["name"] == "auto"
+    assert load_experiment(IRIS | {"kernel": "linear", "plan": "shards"}).with_solver_for(400).solver["name"] == "smo"
     assert exp.tol == 1e-3
     assert exp.data.scale == "none"
 
