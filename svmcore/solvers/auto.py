@@ -1,9 +1,10 @@
 """The solver that the source of K asks for: the default of configs and estimators."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from scipy import sparse
 
@@ -33,6 +34,9 @@ MOST_PRODUCTS = 1e11  # of numbers in one pass of an interior point: it takes a 
 STEP_PRODUCTS = 4e3  # of such a pass are worth a pair step, so that both take as long,
 VISITS = 0.3  # and so many visits of all variables one of its features
 PATIENCE = 1 << 22  # or members x pair steps that take as long as an interior point does however few the variables
+
+
+Stage: TypeAlias = Callable[[SignedQP, Floats, Floats | None, Monitor, int], Outcome]
 
 
 @dataclass(frozen=True)
@@ -84,56 +88,64 @@ class Auto(Solver):
         return SMO(tol=self.tol, max_iter=self.max_iter, time_limit=self.time_limit)
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
-        limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
-        ascent = DualAscent(max_iter=self.max_iter, **limits)
-        few = qp.source.rank is not None and qp.source.rank <= RANK and qp.source.psd
-        if not few and not (qp.m > SMALL and _keeps_weights(ascent, qp)):
-            return self._pairs._solve(qp, beta, score, monitor, n_iter)
-        newton = PrimalNewton(tol=NEWTON * self.tol, time_limit=self.time_limit)
-        steps = few and _takes(newton, qp)  # on the primal
-        at_hand = not few and qp.source.whole is not None  # all columns are there
-        if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not steps) or at_hand:
-            tried, ended = self._tried(qp, beta, score, monitor, n_iter, sys.maxsize if at_hand else MOST_TRIES)
-            if ended:
+        *tries, last = self._stages(qp)
+        for attempt in tries:
+            tried = attempt(qp, beta, score, monitor, n_iter)
+            if tried.status is not Status.MAX_ITER or 0 <= self.max_iter <= tried.n_iter:
                 return tried
             beta, score, n_iter = tried.beta, None, tried.n_iter
-        if not few:
-            tried, ended = self._ascended(ascent, qp, beta, score, monitor, n_iter)
-            if ended:
-                return tried
-            beta, n_iter = tried.beta, tried.n_iter
-        if steps:
-            tried = replace(newton, max_iter=n_iter + NEWTON_STEPS)._solve(qp, beta, None, monitor, n_iter)
-            if tried.status not in (Status.STALLED, Status.MAX_ITER):
-                return tried
-            beta, n_iter = tried.beta, tried.n_iter
-        return InteriorPoint(**limits)._solve(qp, beta, None, monitor, n_iter)
+        return last(qp, beta, score, monitor, n_iter)
 
-    def _tried(
-        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int, most: int
-    ) -> tuple[Outcome, bool]:
-        """What pairs come to in about the time that other solvers take, and whether that is the end."""
-        most = n_iter + max(min(TRIES * qp.m, most), PATIENCE // (qp.m + 256))
+    def _stages(self, qp: SignedQP) -> "list[Stage]":
+        """Who solves it: each for about as long as the last takes, which has no limit."""
+        limits: dict[str, Any] = {"tol": self.tol, "time_limit": self.time_limit}
+        rank, last = qp.source.rank if qp.source.psd else None, InteriorPoint(**limits)._solve
+        if rank is None or (rank > RANK and qp.m <= SMALL):
+            return [self._pairs._solve]
+        stages: list[Stage] = []
+        if rank <= RANK:
+            newton = _takes(self._newton, qp)
+            if qp.m <= SMALL or (qp.m <= TWICE * SMALL and not newton):
+                stages.append(self._try_pairs)
+            return [*stages, self._try_newton, last] if newton else [*stages, last]
+        ascent = DualAscent(max_iter=self.max_iter, **limits)
+        sooner = self.max_iter < 0 and _within_reach(qp)
+        if not _takes(ascent, qp):  # pairs finish working sets directly where they crawl, but sets have an end
+            return [self._try_pairs, last] if sooner and qp.m > TWICE * SMALL else [self._pairs._solve]
+        if qp.m <= TWICE * SMALL or qp.source.whole is not None:  # all columns are there
+            stages.append(self._try_pairs)
+        return [*stages, self._try_ascent, last] if sooner else [*stages, ascent._solve]
+
+    def _try_pairs(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        """So many pair steps as take as long as other solvers."""
+        few = qp.source.rank is not None and qp.source.rank <= RANK
+        most = n_iter + max(min(TRIES * qp.m, MOST_TRIES if few else sys.maxsize), PATIENCE // (qp.m + 256))
         most = most if self.max_iter < 0 else min(most, self.max_iter)
-        tried = replace(self._pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
-        return tried, tried.status is not Status.MAX_ITER or most == self.max_iter
+        return replace(self._pairs, max_iter=most)._solve(qp, beta, score, monitor, n_iter)
 
-    def _ascended(
-        self, ascent: DualAscent, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int
-    ) -> tuple[Outcome, bool]:
-        """What steps on single variables come to in the time of an interior point, and whether that is the end."""
-        products = qp.m * float(qp.source.rank or 0) ** 2
-        if self.max_iter >= 0 or not _within_reach(qp, products):
-            return ascent._solve(qp, beta, score, monitor, n_iter), True
-        tried = solve_in_parts(qp, beta, self.tol, monitor, int(products / STEP_PRODUCTS))
-        if tried is None:
-            tried = ascent.visit(qp, beta, score, monitor, n_iter, VISITS * (qp.source.rank or 0))
-        return tried, tried.status is not Status.MAX_ITER
+    @property
+    def _newton(self) -> PrimalNewton:
+        return PrimalNewton(tol=NEWTON * self.tol, time_limit=self.time_limit)
+
+    def _try_newton(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        """Some steps on the primal; where they end short of the aim, others go on."""
+        tried = replace(self._newton, max_iter=n_iter + NEWTON_STEPS)._solve(qp, beta, None, monitor, n_iter)
+        if tried.status is Status.STALLED:
+            tried.status = Status.MAX_ITER
+        return tried
+
+    def _try_ascent(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
+        """Steps on single variables in the time of an interior point."""
+        rank = qp.source.rank or 0
+        tried = solve_in_parts(qp, beta, self.tol, monitor, int(qp.m * rank**2 / STEP_PRODUCTS))
+        if tried is not None:
+            return tried
+        return DualAscent(tol=self.tol).visit(qp, beta, score, monitor, n_iter, VISITS * rank)
 
 
-def _within_reach(qp: SignedQP, products: float) -> bool:
+def _within_reach(qp: SignedQP) -> bool:
     """Whether an interior point takes no more than a minute, however hard the program is."""
-    factor = qp.source.factor()
+    factor, products = qp.source.factor(), qp.m * float(qp.source.rank or 0) ** 2
     dense = factor is not None and not sparse.issparse(factor.rows)
     return dense and products <= MOST_PRODUCTS and _takes(InteriorPoint(), qp)
 

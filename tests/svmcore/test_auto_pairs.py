@@ -12,6 +12,7 @@ from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.interior_point import InteriorPoint
 from svmcore.solvers.linear import parts
 from svmcore.sources import LinearRows, resident_gram
+from svmcore.tasks import SVR as SVRTask
 from svmcore.tasks.losses import Hinge
 
 
@@ -114,3 +115,24 @@ def test_auto__a_K_at_hand_lets_pairs_try_first_however_many_rows_there_are(monk
     found = Solver.create({"name": "auto", "tol": 1e-4}).solve(qp)
     assert not taken
     assert found.status == "converged"
+
+
+def test_auto__a_regression_of_many_features_goes_on_with_an_interior_point_where_pairs_crawl(monkeypatch):
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(150, 20))
+    y = X @ rng.normal(size=20) + 0.3 * rng.normal(size=150)
+    kernel = Linear().centred()
+    points = kernel.prepare_gram(X, np.float64)
+    K = resident_gram(ComputedColumns(kernel, points, np.float64, ExactKernel(kernel, X, like=points)))
+    qp = SVRTask(epsilon=0.01).program(K, y, 10.0)
+    expected = Solver.create({"name": "interior-point", "tol": 1e-4}).solve(qp)
+    for name, value in {"SMALL": 20, "RANK": 10, "TRIES": 1, "PATIENCE": 1}.items():
+        monkeypatch.setattr(auto, name, value)
+    taken = []
+    solve = InteriorPoint._solve
+    monkeypatch.setattr(InteriorPoint, "_solve", lambda *args: taken.append(args) or solve(*args))
+    found = Solver.create({"name": "auto", "tol": 1e-4}).solve(qp)
+    assert taken
+    assert found.status == "converged"
+    assert certify(qp, found.beta).proves(1e-4)
+    assert found.certificate.dual == pytest.approx(expected.certificate.dual, rel=1e-6)
