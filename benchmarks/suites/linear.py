@@ -47,6 +47,7 @@ CASES = (
     *(Case(f"dense-1m-C{C:g}", 1_000_000, 50, C=C) for C in (1.0, 100.0)),
     *(Case(f"dense-1m-squared-C{C:g}", 1_000_000, 50, "squared_hinge", C, 0, PRIMAL) for C in (1.0, 100.0)),
     Case("dense-5m", 5_000_000, 50, peers=()),
+    *(Case(f"dense-40k-400-C{C:g}", 40_000, 400, C=C) for C in (1.0, 100.0)),
     Case("sparse-1m", 1_000_000, 50_000, entries=50),
 )
 
