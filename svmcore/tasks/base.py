@@ -90,7 +90,7 @@ class Task(Plugin, ABC):
 
     def doubt(self, errors: Floats) -> tuple[float, float]:
         """How far bias and scale of an answer are off at most, where the multipliers (k,) are by `errors`."""
-        return float(errors.mean()) if len(errors) else 0.0, 0.0
+        return sum(errors.tolist()) / max(1, len(errors)), 0.0
 
     def variables(self, qp: SignedQP, coef: Floats) -> Floats:
         """Variables (m,) of the coefficients (n,) of an answer: where a warm start begins."""
