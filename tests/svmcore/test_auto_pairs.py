@@ -58,6 +58,14 @@ def test_auto__of_some_thousand_rows_of_many_features_lets_pairs_try_first_and_p
     assert found.certificate.dual == pytest.approx(other.certificate.dual, rel=1e-4)
 
 
+@pytest.fixture
+def taken(monkeypatch):
+    """Programs that went to an interior point."""
+    found, solve = [], InteriorPoint._solve
+    monkeypatch.setattr(InteriorPoint, "_solve", lambda *args: found.append(args) or solve(*args))
+    return found
+
+
 def overlapping(n=300, p=40, C=10.0):
     """Rows of two classes that a plane does not part, and their program on the rows themselves."""
     rng = np.random.default_rng(3)
@@ -67,15 +75,13 @@ def overlapping(n=300, p=40, C=10.0):
 
 
 @pytest.mark.parametrize("large", [10**9, 100], ids=["visits", "parts"])
-def test_auto__goes_on_with_an_interior_point_where_single_steps_crawl(large, monkeypatch):
+def test_auto__goes_on_with_an_interior_point_where_single_steps_crawl(large, monkeypatch, taken):
     qp = overlapping()
     expected = Solver.create({"name": "interior-point", "tol": 1e-4}).solve(qp)
+    taken.clear()
     for name, value in {"SMALL": 100, "RANK": 10, "VISITS": 0.01, "STEP_PRODUCTS": 1e6}.items():
         monkeypatch.setattr(auto, name, value)
     monkeypatch.setattr(parts, "LARGE", large)
-    taken = []
-    solve = InteriorPoint._solve
-    monkeypatch.setattr(InteriorPoint, "_solve", lambda *args: taken.append(args) or solve(*args))
     found = Solver.create({"name": "auto", "tol": 1e-4}).solve(qp)
     assert taken
     assert found.status == "converged"
@@ -117,7 +123,7 @@ def test_auto__a_K_at_hand_lets_pairs_try_first_however_many_rows_there_are(monk
     assert found.status == "converged"
 
 
-def test_auto__a_regression_of_many_features_goes_on_with_an_interior_point_where_pairs_crawl(monkeypatch):
+def test_auto__a_regression_of_many_features_goes_on_with_an_interior_point_where_pairs_crawl(monkeypatch, taken):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(150, 20))
     y = X @ rng.normal(size=20) + 0.3 * rng.normal(size=150)
@@ -126,11 +132,9 @@ def test_auto__a_regression_of_many_features_goes_on_with_an_interior_point_wher
     K = resident_gram(ComputedColumns(kernel, points, np.float64, ExactKernel(kernel, X, like=points)))
     qp = SVRTask(epsilon=0.01).program(K, y, 10.0)
     expected = Solver.create({"name": "interior-point", "tol": 1e-4}).solve(qp)
+    taken.clear()
     for name, value in {"SMALL": 20, "RANK": 10, "TRIES": 1, "PATIENCE": 1}.items():
         monkeypatch.setattr(auto, name, value)
-    taken = []
-    solve = InteriorPoint._solve
-    monkeypatch.setattr(InteriorPoint, "_solve", lambda *args: taken.append(args) or solve(*args))
     found = Solver.create({"name": "auto", "tol": 1e-4}).solve(qp)
     assert taken
     assert found.status == "converged"
