@@ -11,7 +11,7 @@ from pipeline.answers.warm import warm_up
 from pipeline.model.verify import verify
 from pipeline.running.run import run
 
-__all__ = ["RUNS", "fit_estimators", "warm"]
+__all__ = ["RUNS", "warm"]
 
 ROWS = 1600  # more than are solved in one compiled pass
 IRIS = {"source": "sklearn:iris", "test": 0.2, "scale": "standard"}
@@ -29,7 +29,7 @@ def warm() -> Iterator[str]:
     yield "solvers"
     warm_up()
     yield "estimators"
-    fit_estimators()
+    _fit_estimators()
     with tempfile.TemporaryDirectory(prefix="marginflow-warm-") as folder:
         for name, config in RUNS.items():
             yield name
@@ -37,7 +37,7 @@ def warm() -> Iterator[str]:
             verify(Path(record["model"]))
 
 
-def fit_estimators() -> None:
+def _fit_estimators() -> None:
     """Fit few rows as users of the estimators do: of three classes, of two, dense, sparse, of bytes, with targets."""
     from scipy.sparse import csr_array
 

@@ -1,5 +1,7 @@
 """Several classes as binary problems on one kernel: one-vs-rest and one-vs-one. Nothing is solved here."""
 
+import functools
+import itertools
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, overload
 
@@ -69,7 +71,7 @@ def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> Sequence[Targ
     elif scheme == "ovr":
         pairs = [(k, -1) for k in range(n_classes)]
     else:
-        pairs = [(j, i) for i, j in _pairs(n_classes)]
+        pairs = [(j, i) for i, j in _pairs(n_classes).tolist()]
     return _Targets(np.asarray(codes), pairs)
 
 
@@ -98,22 +100,14 @@ def _voted(decision: Floats, n_classes: int, scheme: str) -> Floats:
 def _votes(low: Floats, high: Floats, n_classes: int) -> tuple[Floats, Floats]:
     """Pairwise wins (n, c), the fewest and the most of each class, of decision values between `low` and `high`."""
     fewest, most = np.zeros((2, len(low), n_classes), dtype=np.int64)
-    count_votes(*(np.ascontiguousarray(values, np.float64) for values in (low, high)), fewest, most)
+    count_votes(*(np.ascontiguousarray(values, np.float64) for values in (low, high)), _pairs(n_classes), fewest, most)
     return fewest, most
 
 
-def _pairs(n_classes: int) -> list[tuple[int, int]]:
-    """Both classes of each problem of one-vs-one; the second is the positive one."""
-    return [(i, j) for i in range(n_classes) for j in range(i + 1, n_classes)]
-
-
-def _count(low: Floats, high: Floats, pair: tuple[int, int], fewest: Floats, most: Floats) -> None:
-    """Add the wins of a pair of classes to those of each class (..., n, c)."""
-    (i, j), surely, maybe = pair, low >= 0, high >= 0
-    fewest[..., j] += surely
-    most[..., j] += maybe
-    fewest[..., i] += ~maybe
-    most[..., i] += ~surely
+@functools.lru_cache(maxsize=16)
+def _pairs(n_classes: int) -> Floats:
+    """(k, 2) both classes of each problem of one-vs-one; the second is the positive one."""
+    return np.array(list(itertools.combinations(range(n_classes), 2)), np.int64).reshape(-1, 2)
 
 
 def is_told(decision: Floats, error: Floats, n_classes: int, scheme: str) -> Floats:
@@ -161,7 +155,9 @@ class Wrong:
     def add(self, k: int, low: Floats, high: Floats) -> None:
         """Take the bounds of decision value `k`."""
         if self.by_pairs:
-            _count(low, high, self.pairs[k], self.fewest, self.most)
+            of = (np.ascontiguousarray(values, np.float64).reshape(-1, 1) for values in (low, high))
+            votes = (each.reshape(-1, self.n_classes) for each in (self.fewest, self.most))
+            count_votes(*of, self.pairs[k : k + 1], *votes)
         elif self.n_classes == 2:
             later = self.codes == 1
             self.own, self.rival = np.where(later, high, 0.0), np.where(later, 0.0, low)

@@ -72,7 +72,7 @@ class Auto(Solver):
         if rank <= RANK:
             return InteriorPoint(**limits)
         ascent = DualAscent(**limits)
-        return ascent if _keeps_weights(ascent, qp) else SMO(**limits)
+        return ascent if _takes(ascent, qp) else SMO(**limits)
 
     def takes_factor(self, qp: SignedQP, rank: int) -> bool:
         """Where that which it chooses does."""
@@ -125,6 +125,7 @@ class Auto(Solver):
 
     @property
     def _newton(self) -> PrimalNewton:
+        """Steps on the primal of the squared hinge."""
         return PrimalNewton(tol=NEWTON * self.tol, time_limit=self.time_limit)
 
     def _try_newton(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
@@ -148,11 +149,6 @@ def _within_reach(qp: SignedQP) -> bool:
     factor, products = qp.source.factor(), qp.m * float(qp.source.rank or 0) ** 2
     dense = factor is not None and not sparse.issparse(factor.rows)
     return dense and products <= MOST_PRODUCTS and _takes(InteriorPoint(), qp)
-
-
-def _keeps_weights(ascent: DualAscent, qp: SignedQP) -> bool:
-    """Whether steps on one variable, with w kept, solve the program: K has a factor, and the solver takes the rest."""
-    return qp.source.rank is not None and qp.source.psd and _takes(ascent, qp)
 
 
 def _takes(solver: Solver, qp: SignedQP) -> bool:

@@ -22,10 +22,13 @@ from svmcore.solvers.auto import Auto
 from svmcore.sources import ResidentGram
 from svmcore.tasks import Task
 from svmcore.train.doubt import Doubt, doubt_each
+from svmcore.train.plan import EXACT_ROWS
 from svmcore.train.recipe import Recipe
 
-__all__ = ["Boxes", "Programs", "knows", "most_seconds", "smallest", "takes"]
+__all__ = ["Boxes", "Programs", "are_small", "knows", "most_seconds", "most_variables", "smallest", "takes"]
 
+SMALL_ROWS = 1536  # of a program that is solved as a whole, without choosing rows to work on,
+SMALL_PRODUCTS = 2e8  # and of numbers in its K, which float64 takes longer for than float32 or bytes
 PRECISION = 0.1  # of tol is what they are solved to: it costs little, and no free variables are moved together
 STEP_SECONDS = 1e-8  # for each variable of a step, on a slow machine
 THREAD = 100_000  # entries of K that are worth a thread of their own
@@ -59,6 +62,17 @@ def takes(recipe: Recipe, C: Floats) -> bool:
 def knows(gram: ResidentGram) -> bool:
     """Whether it is known how far the values of K are from those that are meant."""
     return gram.exact is None or (gram.rounding is not None and gram.rounding.relative < 1.0)
+
+
+def most_variables(recipe: Recipe, codes: Floats) -> int:
+    """Of the largest program on rows with these codes."""
+    rows = int(np.sort(np.bincount(codes))[-2:].sum()) if recipe.pairs else len(codes)
+    return rows * smallest(recipe.task, 1.0).m // 2
+
+
+def are_small(m: int, n: int, p: int) -> bool:
+    """Whether programs of up to m variables, on a K of n rows of p features, are best solved at once in float64."""
+    return m <= SMALL_ROWS and (n <= EXACT_ROWS or m * m * p <= SMALL_PRODUCTS)
 
 
 def most_seconds(m: int) -> float:

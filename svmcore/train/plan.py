@@ -10,10 +10,11 @@ from svmcore.solvers import SMO
 from svmcore.sources import CachedColumns, Source
 from svmcore.tasks import Task
 
-__all__ = ["Plan", "cached", "choose_plan", "served_kernel"]
+__all__ = ["EXACT_ROWS", "SMALL_BYTES", "Plan", "cached", "choose_plan", "served_kernel"]
 
 Plan: TypeAlias = Literal["resident", "columns", "factor"]
 
+EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
 LEAST_SQUARE = 48 << 20  # bytes of 2,800 variables
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs

@@ -31,14 +31,14 @@ from svmcore.sources.base import CHUNK
 from svmcore.sources.resident import fill_grams
 from svmcore.squares import give_back
 from svmcore.tasks import Answer
-from svmcore.train.at_once import takes
+from svmcore.train.at_once import are_small, most_variables, takes
 from svmcore.train.control import Control
 from svmcore.train.distinct import Distinct, by_code, merge_precomputed
 from svmcore.train.folds import Chain, Fold, solve
-from svmcore.train.plan import SMALL_BYTES, cached
+from svmcore.train.plan import EXACT_ROWS, SMALL_BYTES, cached
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
-from svmcore.train.training import EXACT_ROWS, PSD_ROWS, Work, are_small, resolved
+from svmcore.train.training import PSD_ROWS, Work, resolved
 
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 
@@ -179,7 +179,7 @@ class Table:
         """Whether its programs are solved at once on a float64 K of all rows."""
         fits = 8 * self.n**2 <= max(SMALL_BYTES, recipe.cache_bytes)
         known = fits and not self.precomputed and takes(recipe, np.array([recipe.C]))
-        return known and are_small(recipe, self.codes[self.codes >= 0], self.n, self.n_features)
+        return known and are_small(most_variables(recipe, self.codes[self.codes >= 0]), self.n, self.n_features)
 
     def _sources(self, wanted: "Sequence[_Served]") -> "Iterator[tuple[_Served, Source]]":
         """K of each, as many at a time as the budget holds: those share the products."""

@@ -28,22 +28,19 @@ from svmcore.solvers import Solver
 from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.sources.together import solved_together
 from svmcore.tasks import SVC, Answer, Task
-from svmcore.train.at_once import Boxes, Programs, knows, most_seconds, smallest, takes
+from svmcore.train.at_once import Boxes, Programs, are_small, knows, most_seconds, most_variables, smallest, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
 from svmcore.train.copies import Copies
 from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
-from svmcore.train.plan import SMALL_BYTES, Plan, cached, choose_plan
+from svmcore.train.plan import EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
 
-__all__ = ["Fitted", "Member", "Work", "are_small", "resolved"]
+__all__ = ["Fitted", "Member", "Work", "resolved"]
 
-EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 THREADED_ROWS = 768  # smaller problems spend their time in Python, where threads only wait for each other
-SMALL_ROWS = 1536  # of a program that is solved as a whole, without choosing rows to work on,
-SMALL_PRODUCTS = 2e8  # and of numbers in its K, which float64 takes longer for than float32 or bytes
 PAIR_ROWS = 128  # of small pairs, of which Python has less to do
 PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
 DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
@@ -91,18 +88,6 @@ def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Tar
         raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
     found = targets(distinct.codes, len(classes), recipe.scheme)
     return list(found) if trained.all() else [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
-
-
-def _variables(recipe: Recipe, codes: Floats) -> int:
-    """Of the largest program on rows with these codes."""
-    rows = int(np.sort(np.bincount(codes))[-2:].sum()) if recipe.pairs else len(codes)
-    return rows * smallest(recipe.task, 1.0).m // 2
-
-
-def are_small(recipe: Recipe, codes: Floats, n: int, p: int) -> bool:
-    """Whether programs on rows with these codes, on a K of n rows of p features, are best solved at once in float64."""
-    m = _variables(recipe, codes)
-    return m <= SMALL_ROWS and (n <= EXACT_ROWS or m * m * p <= SMALL_PRODUCTS)
 
 
 class Work:
@@ -235,10 +220,10 @@ class Work:
             return False
         if any(task is not self.recipe.task for task in self.tasks):
             return False  # one that has given way has a tol of its own
-        m = _variables(self.recipe, self.distinct.codes[self.C > 0.0])
+        m = most_variables(self.recipe, self.distinct.codes[self.C > 0.0])
         if self.control.time_limit is not None and not len(self.goals) * most_seconds(m) < self.control.time_limit:
             return False
-        return are_small(self.recipe, self.distinct.codes[self.C > 0.0], len(self.C), self.distinct.given.shape[1])
+        return are_small(m, len(self.C), self.distinct.given.shape[1])
 
     def solve(self) -> None:
         """Solve all problems: small ones together, any other is a chain of its own."""
@@ -253,14 +238,15 @@ class Work:
         if not self.small or not isinstance(source, ResidentGram) or self.control.stops():
             return every
         at = None if before is None else before.ended
-        return self._left_over(every, source, [self.rows(k) for k in every], self.C, at)
+        left, self.ended = self._at_once(every, source, [self.rows(k) for k in every], self.C, at)
+        return left
 
-    def _left_over(
+    def _at_once(
         self, every: Sequence[int], gram: ResidentGram, rows: list[Floats], C: Floats, start: Floats | None = None
-    ) -> Sequence[int]:
-        """Solve small problems on `rows` of one K with C_i (n,) at once; returns those that this has not proved."""
+    ) -> tuple[Sequence[int], Floats | None]:
+        """Solve small problems on `rows` of one K with C_i (n,): (those that this has not proved, all variables)."""
         if gram.dtype != np.float64 or not knows(gram):
-            return every
+            return every, None
         qps: Sequence[SignedQP | None] = [None] * len(every)
         if type(self.recipe.task) is SVC:  # these are many, and nothing else of their programs is asked for
             boxes = Boxes.of_labels(rows, [self.goals[k].y[self.rows(k)] for k in every], C)
@@ -270,8 +256,7 @@ class Work:
             boxes = Boxes.of_programs(rows, made)
         programs = Programs(gram, boxes.begun(start))
         programs.solve(self.recipe.solver)
-        self.ended = programs.beta
-        return [k for at, k in enumerate(every) if not self._kept(k, programs, at, qps[at])]
+        return [k for at, k in enumerate(every) if not self._kept(k, programs, at, qps[at])], programs.beta
 
     def _kept(self, k: int, programs: Programs, at: int, qp: SignedQP | None) -> bool:
         """Keep the solution of problem `k`, number `at` of the `programs`, if it is proved."""
@@ -307,7 +292,7 @@ class Work:
         gram, rows = self.source_of(k), self.rows(k)
         if not isinstance(gram, ResidentGram) or self.control.stops():
             return False
-        return not self._left_over([k], gram, [np.arange(gram.n)], self.C[rows])
+        return not self._at_once([k], gram, [np.arange(gram.n)], self.C[rows])[0]
 
     def problem(self, k: int, source: Source | None = None) -> Problem[None]:
         """Problem `k` on its own, on a source of its K, or that which `source_of` has."""

@@ -13,8 +13,9 @@ from svmcore.points import Floats
 from svmcore.sources import ComputedColumns
 from svmcore.train.choice import Choice, End, Fewest, Rows, objection, output_error
 from svmcore.train.control import Control
+from svmcore.train.plan import EXACT_ROWS
 from svmcore.train.shared import Found
-from svmcore.train.training import EXACT_ROWS, Work
+from svmcore.train.training import Work
 
 __all__ = ["Along", "along_C", "proved"]
 
