@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.working_set import ENTRIES
+from svmcore.passes.gather import gather_square
 from svmcore.points import Floats
-from svmcore.runtime.compiled import njit
-from svmcore.runtime.threads import split_range
 
 __all__ = ["Known", "Squares", "gather_known", "squares"]
 
@@ -75,19 +73,9 @@ def gather_known(
     matrix: Floats, rows: Floats, columns: Floats, known: Known, places: Floats, out: Floats, at: Floats
 ) -> None:
     """out[at[r], c] = matrix[rows[r], columns[c]] + shift, from the `known` square where it has the pair."""
-    shift, least = matrix.dtype.type(known.shift), ENTRIES // max(1, len(columns))
-    of = shift, known.square, places, columns, places[columns]
-    split_range(len(rows), lambda lo, hi: _gather_known(matrix, rows[lo:hi], *of, at[lo:hi], out), least=least)
-
-
-@njit
-def _gather_known(matrix, rows, shift, square, places, columns, known, at, out):  # type: ignore[no-untyped-def]
-    for r in range(len(rows)):
-        source, target, place = matrix[rows[r]], out[at[r]], places[rows[r]]
-        if place < 0:
-            for c in range(len(columns)):
-                target[c] = source[columns[c]] + shift
-            continue
-        near = square[place]
-        for c in range(len(columns)):
-            target[c] = near[known[c]] if known[c] >= 0 else source[columns[c]] + shift
+    row, column = places[rows], places[columns]
+    met, there = row >= 0, column >= 0
+    old, new = np.flatnonzero(there), np.flatnonzero(~there)
+    gather_square(matrix, rows[~met], columns, out, at[~met], shift=known.shift)
+    gather_square(known.square, row[met], column[old], out, at[met], old)
+    gather_square(matrix, rows[met], columns[new], out, at[met], new, known.shift)

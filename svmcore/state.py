@@ -11,7 +11,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from svmcore.passes.columns import add_columns
-from svmcore.passes.working_set import extremes, gather_square
+from svmcore.passes.gather import gather_square
+from svmcore.passes.working_set import extremes
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources.base import CHUNK, matvec
@@ -223,7 +224,7 @@ class MemoryState(WorkingSetState):
             part = slice(start, start + qp.source.capacity)
             matrix, rows = qp.source.lookup(qp.rows_of(idx[part]))
             if known is None:
-                gather_square(matrix, rows, columns, out, at[part], qp.shift)
+                gather_square(matrix, rows, columns, out, at[part], shift=qp.shift)
             else:
                 gather_known(matrix, rows, columns, known, self._known_places, out, at[part])
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask, dataset_of, held_out_counts, problem_of, target_of, targets_of
+from pipeline.answers.problem import ProblemTask, held_out_counts, problem_of, target_of, targets_of
 from pipeline.answers.result import read_answer
 from pipeline.kernel.columns import computed_columns
+from pipeline.rows.dataset import dataset_at
 from svmcore.kernels import Kernel
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
@@ -78,7 +79,7 @@ def fewest_errors(along: Sequence[Sequence[ProblemTask]], columns: ComputedColum
     `along` are the solved problems of one fold, [C][target], C ascending.
     """
     first, norm = along[0][0], _norms(columns.diagonal())
-    n_classes = len(dataset_of(first.dataset).classes)
+    n_classes = len(dataset_at(first.dataset).classes)
     found = Fewest(len(along), judges.codes, judges.copies, n_classes, first.multiclass)
     for k, task in enumerate(along[0]):
         qp = problem_of(dataclasses.replace(task, C=1.0), columns)

@@ -19,7 +19,7 @@ import numpy as np
 from pipeline.kernel.columns import computed_columns
 from pipeline.kernel.factor import open_factor
 from pipeline.kernel.gram import open_gram
-from pipeline.rows.dataset import open_dataset
+from pipeline.rows.dataset import dataset_at
 from pipeline.rows.folds import plain_folds, stratified_folds
 from svmcore.errors import InvalidProblem
 from svmcore.kernels import Kernel
@@ -33,7 +33,6 @@ __all__ = [
     "ProblemTask",
     "bounds",
     "check_feasible",
-    "dataset_of",
     "fold_codes",
     "held_out_counts",
     "problem_of",
@@ -145,22 +144,16 @@ def _factor(folder: str) -> FactorRows:
 
 # --- targets, copies and bounds --------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=4)
-def dataset_of(path: str) -> Any:
-    """The dataset at a path, opened once: that reads and checks its small arrays."""
-    return open_dataset(path)
-
-
-@functools.lru_cache(maxsize=4)
 def targets_of(path: str) -> tuple[Any, Any]:
     """Targets (m,) and counts (m,) of the merged rows."""
-    dataset = dataset_of(path)
+    dataset = dataset_at(path)
     return np.asarray(dataset.targets()), np.asarray(dataset.counts(), np.float64)
 
 
 @functools.lru_cache(maxsize=2)
 def fold_codes(path: str, folds: int, seed: int) -> Any:
     """Fold (n_train,) of every original row: by lot, or with 0 folds, those of the dataset's fold column."""
-    dataset = dataset_of(path)
+    dataset = dataset_at(path)
     if not folds:
         return dataset.folds()
     if not dataset.kind.stratified:
@@ -175,7 +168,7 @@ def target_of(task: ProblemTask) -> Target:
 
 @functools.lru_cache(maxsize=1)
 def _goals(path: str, multiclass: str) -> Sequence[Target]:
-    dataset = dataset_of(path)
+    dataset = dataset_at(path)
     return dataset.kind.goals(targets_of(path)[0], len(dataset.classes), multiclass)
 
 
@@ -189,7 +182,7 @@ def training_counts(task: ProblemTask) -> Any:
 def held_out_counts(path: str, fold: tuple[int, int, int]) -> Any:
     """Copies (m,) of every merged row that the fold holds out: a row may have copies on both sides."""
     folds, seed, index = fold
-    dataset = dataset_of(path)
+    dataset = dataset_at(path)
     held_out = dataset.inverse()[fold_codes(path, folds, seed) == index]
     return np.bincount(held_out, minlength=dataset.n_merged).astype(np.float64)
 
@@ -197,7 +190,7 @@ def held_out_counts(path: str, fold: tuple[int, int, int]) -> Any:
 def bounds(task: ProblemTask) -> Any:
     """C_i (m,) = C x trained copies of row i x weight of its class; 0 leaves a row out, also for C = inf."""
     share = training_counts(task)
-    if dataset_of(task.dataset).kind.answers == "labels":
+    if dataset_at(task.dataset).kind.answers == "labels":
         share = share * _class_weights(task, share) * (target_of(task).y != 0)
     C = math.inf if task.C is None else task.C
     return np.multiply(C, share, out=np.zeros(len(share)), where=share > 0)
@@ -206,7 +199,7 @@ def bounds(task: ProblemTask) -> Any:
 def _class_weights(task: ProblemTask, counts: Any) -> Any:
     """Weight (m,) of the class of each row."""
     codes, _ = targets_of(task.dataset)
-    n_classes, given = len(dataset_of(task.dataset).classes), task.class_weight
+    n_classes, given = len(dataset_at(task.dataset).classes), task.class_weight
     if given is None:
         return np.ones(len(codes))
     if given == "balanced":
@@ -231,7 +224,7 @@ def check_feasible(tasks: Iterable[ProblemTask]) -> None:
     for task in tasks:
         if type(task.built).check is Task.check:  # most machines object to nothing
             continue
-        goal, dataset = target_of(task), dataset_of(task.dataset)
+        goal, dataset = target_of(task), dataset_at(task.dataset)
         try:
             task.built.check(goal.y, bounds(task))
         except InvalidProblem as error:

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.calibrate import sigmoid_of
-from pipeline.answers.problem import FORMAT, ProblemTask, dataset_of, held_out_counts, target_of, training_counts
+from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
+from pipeline.rows.dataset import dataset_at
 from pipeline.storage.cache import finished
 from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
@@ -173,7 +174,7 @@ def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
 
 def _slack(task: ProblemTask, decision: Floats, epsilon: float | None, counts: Floats) -> float:
     """Sum of what the original rows trained on cost, before C."""
-    y, kind = target_of(task).y, dataset_of(task.dataset).kind
+    y, kind = target_of(task).y, dataset_at(task.dataset).kind
     trained = np.where(y != 0, counts, 0.0) if kind.answers == "labels" else counts
     width = getattr(task.built, "epsilon", 0.0) if epsilon is None else epsilon
     return float(trained @ kind.losses(y, decision, width))

@@ -1,6 +1,8 @@
 """Imports and compiled code, loaded in a worker before its first task: that second is of the start, not of a stage."""
 
 import itertools
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,35 @@ STRIP, LINES = 64, 32
 
 
 def warm_up() -> None:
-    """Compute strips and solve problems of a thousand rows, as a run does with the production solver in float32."""
+    """Read an array, compute strips, and solve problems of a thousand rows with the production solver in float32."""
     import pipeline.answers.solve  # noqa: F401
     from svmcore.kernels import Kernel
 
+    _read()
+
     kernel = Kernel.create({"name": "rbf", "gamma": 0.1})
     rng = np.random.default_rng(0)
-    lattice = _Rows(kernel, rng.integers(0, 9, (2 * ROWS, 20)).astype(np.float32))  # wide enough for several tiles
-    lattice.strip(0, STRIP)
-    lattice.exact.product(np.arange(9), np.arange(ROWS), np.ones(ROWS))
+    for unit in (1.0, 255.0):  # whole numbers, and pixels
+        lattice = _Rows(kernel, rng.integers(0, 9, (2 * ROWS, 20)).astype(np.float32) / np.float32(unit))
+        lattice.strip(0, STRIP)  # wide enough for several tiles
+        some = np.arange(STRIP)
+        columns = lattice.exact.columns(some)
+        lattice.exact.product(np.arange(9), columns, np.ones(STRIP))
+        lattice.exact.symmetric_product(some, np.ones(STRIP), columns)
     _solve(_Rows(kernel, rng.normal(size=(ROWS, 20)).astype(np.float32)))
+
+
+def _read() -> None:
+    """One array on storage, whose library takes a tenth of a second to load."""
+    import zarr
+
+    from pipeline.storage.sealed import ArrayWriter
+
+    with tempfile.TemporaryDirectory(prefix="marginflow-warm-") as folder:
+        writer = ArrayWriter(Path(folder) / "array", (1,), np.int8)
+        writer.append(np.zeros((9, 1), np.int8))
+        writer.close()
+        np.asarray(zarr.open_array(str(Path(folder) / "array"), mode="r")[:])
 
 
 class _Rows:
@@ -64,11 +85,16 @@ def _solve(rows: _Rows) -> None:
     """Two problems along C on one K, with pairs and with single variables."""
     from svmcore.solvers import Solver
     from svmcore.sources import ComputedColumns, ResidentGram
-    from svmcore.tasks import classification
+    from svmcore.tasks import SVC, classification
+    from svmcore.train.chains import same_optimum
+    from svmcore.train.doubt import doubt
 
     source = ResidentGram(rows.gram(), ComputedColumns(rows.kernel, rows.P, np.float32, rows.exact))
     y = np.where(rows.X[:, 0] + rows.X[:, 1] > 0, 1.0, -1.0)
     solver = Solver.create({"name": "smo", "tol": 0.1})
     for bias in ("free", "penalised"):
-        first = solver.solve(classification(source, y, 0.1, bias=bias))
-        solver.solve(classification(source, y, 0.2, bias=bias), first.beta, score=first.score)  # copies a square
+        qp, wider = (classification(source, y, C, bias=bias) for C in (0.1, 0.2))
+        first = solver.solve(qp)
+        doubt(SVC(), qp, first)
+        same_optimum((qp, first), wider, solver.tol)
+        solver.solve(wider, first.beta, score=first.score)  # copies a square

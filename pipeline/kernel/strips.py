@@ -134,9 +134,9 @@ def _points(dataset: str, dtype: str, kernel: Kernel | None) -> Points:
 @functools.lru_cache(maxsize=2)
 def worker_rows(dataset: str) -> Any:
     """Merged training rows of a dataset as they are stored, read once per process."""
-    from pipeline.rows.dataset import open_dataset
+    from pipeline.rows.dataset import dataset_at
 
-    return open_dataset(dataset).X()
+    return dataset_at(dataset).X()
 
 
 _thread = threading.local()

@@ -5,6 +5,7 @@ workers do. Identical (x, label) training rows are one row with a count, in the 
 """
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from pipeline.storage.leases import again_if_lost
 from pipeline.storage.manifest import MANIFEST, Damaged
 from pipeline.storage.sealed import Sealed
 
-__all__ = ["Dataset", "Scaling", "ingest", "open_dataset"]
+__all__ = ["Dataset", "Scaling", "dataset_at", "ingest", "open_dataset"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +165,12 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         sources=facts["sources"],
         sealed=sealed,
     )
+
+
+@functools.lru_cache(maxsize=4)
+def dataset_at(path: str) -> Dataset:
+    """The dataset in a folder that does not change any more, opened once: that reads and checks its small arrays."""
+    return open_dataset(path)
 
 
 def _schema(sealed: Sealed) -> Schema:

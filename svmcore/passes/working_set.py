@@ -1,4 +1,4 @@
-"""Between all rows and the square K of one working set: extremes over all, rows gathered in, and their mirror image."""
+"""Between all rows and the square K of one working set: extremes over all, who may move, and rows mirrored in it."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["ENTRIES", "count_free", "extremes", "gather_square", "mirror_rows", "moving"]
+__all__ = ["count_free", "extremes", "mirror_rows", "moving"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
@@ -41,27 +41,6 @@ def moving(s, beta, lo, hi, reach):  # type: ignore[no-untyped-def]
         found[n] = i
         n += (beta[i] < hi[i] and s[i] > -reach) or (beta[i] > lo[i] and s[i] < reach)
     return found[:n]
-
-
-def gather_square(
-    matrix: Floats, rows: Floats, columns: Floats, out: Floats, at: Floats | None = None, shift: float = 0.0
-) -> None:
-    """out[at[r], c] = matrix[rows[r], columns[c]] + shift in the type of `out`; without `at` in its rows one by one."""
-    at = np.arange(len(rows)) if at is None else at
-    order = np.argsort(columns)  # a row is read from left to right: it comes from memory, `out` stays in cache
-    columns, least, shift = columns[order], ENTRIES // max(1, len(columns)), out.dtype.type(shift)
-    split_range(
-        len(rows), lambda lo, hi: _gather_rows(matrix, rows[lo:hi], columns, order, shift, at[lo:hi], out), least=least
-    )
-
-
-@njit
-def _gather_rows(matrix, rows, columns, order, shift, at, out):  # type: ignore[no-untyped-def]
-    """out[at[r], order[c]] = matrix[rows[r], columns[c]] + shift."""
-    for r in range(len(rows)):
-        source, target = matrix[rows[r]], out[at[r]]
-        for c in range(len(columns)):
-            target[order[c]] = source[columns[c]] + shift
 
 
 def mirror_rows(square: Floats, places: Floats, q: int) -> None:

@@ -18,8 +18,9 @@ from numpy.typing import DTypeLike
 from svmcore.monitor import Monitor
 from svmcore.passes.coordinates import solve_box
 from svmcore.passes.free_steps import free_steps
+from svmcore.passes.gather import gather_square
 from svmcore.passes.pairs import solve_pairs
-from svmcore.passes.working_set import count_free, gather_square, moving
+from svmcore.passes.working_set import count_free, moving
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty

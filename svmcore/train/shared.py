@@ -21,7 +21,7 @@ from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.passes.columns import add_columns
-from svmcore.passes.working_set import gather_square
+from svmcore.passes.gather import gather_square
 from svmcore.points import Floats, Merged, Points, Rows, merge_rows
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import one_blas_thread

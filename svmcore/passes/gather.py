@@ -1,0 +1,60 @@
+"""Chosen entries of chosen rows of a matrix that is larger than any cache, gathered into a square that fits one.
+
+Entries that lie apart come from memory one by one, and a processor waits for each: it does not see them coming. So the
+entries of the next row are asked for while those of one are copied, which takes a third of the time.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from svmcore.points import Floats
+from svmcore.runtime.compiled import njit
+from svmcore.runtime.threads import split_range
+
+__all__ = ["gather_square"]
+
+ENTRIES = 1 << 18  # of a square that are worth a thread of their own
+
+
+def gather_square(
+    matrix: Floats,
+    rows: Floats,
+    columns: Floats,
+    out: Floats,
+    at: Floats | None = None,
+    to: Floats | None = None,
+    shift: float = 0.0,
+) -> None:
+    """out[at[r], to[c]] = matrix[rows[r], columns[c]] + shift in the type of `out`; without `at` or `to` one by one."""
+    at = np.arange(len(rows)) if at is None else at
+    to = np.arange(len(columns)) if to is None else to
+    of, least = (columns, out.dtype.type(shift)), ENTRIES // max(1, len(columns))
+    split_range(len(rows), lambda lo, hi: _gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
+
+
+@intrinsic
+def _ask_for(typing_context, address):  # type: ignore[no-untyped-def]
+    """Have the line at an address brought to the second-level cache; any address will do."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        form = ir.FunctionType(ir.VoidType(), [place, number, number, number])
+        read, second_level, data = (ir.Constant(number, value) for value in (0, 2, 1))
+        asked = builder.module.declare_intrinsic("llvm.prefetch", [place], form)
+        builder.call(asked, [builder.inttoptr(arguments[0], place), read, second_level, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@njit
+def _gather(matrix, rows, columns, shift, at, to, out):  # type: ignore[no-untyped-def]
+    size = matrix.itemsize
+    for r in range(len(rows)):
+        source, target = matrix[rows[r]], out[at[r]]
+        following = matrix[rows[min(r + 1, len(rows) - 1)]].ctypes.data
+        for c in range(len(columns)):
+            target[to[c]] = source[columns[c]] + shift
+            _ask_for(following + size * columns[c])
