@@ -81,6 +81,7 @@ def test_remote__one_that_does_not_come_back_is_lost(address, tmp_path, monkeypa
 def test_steady__workers_that_were_lost_open_no_others(address, tmp_path, monkeypatch):
     """Shards are asked on many threads: what one finds lost, no other may put in its place."""
     monkeypatch.setattr("pipeline.compute.workers.LOST_SECONDS", 0.5)
+    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 3.0)
     first = cluster_at(address)
     with session_on(address, tmp_path) as session:
         steady = session.workers.steady()
@@ -98,6 +99,7 @@ def test_steady__workers_that_were_lost_open_no_others(address, tmp_path, monkey
 def test_remote__workers_are_opened_again_on_another_thread(address, tmp_path, monkeypatch):
     """As kernels are, which are computed ahead of the solver; SIGTERM is as it was when all is done."""
     monkeypatch.setattr("pipeline.compute.workers.LOST_SECONDS", 0.5)
+    monkeypatch.setattr("pipeline.compute.cluster.CONNECT_SECONDS", 3.0)
     before, first = signal.getsignal(signal.SIGTERM), cluster_at(address)
     with session_on(address, tmp_path) as session, ThreadPoolExecutor(1) as pool:
         first.close()
