@@ -33,6 +33,7 @@ LEAST, MOST = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)  # keys
 BLOCK = 256
 NOWHERE = np.int32(BLOCK)  # in a block
 FAR = 1e30  # keeps a row out of a scan
+FURTHER = 1.3  # times its best step is how far a pair of a long set goes: any factor below 2 gains
 TAU = 1e-12  # curvature below this times the diagonal counts as none, as duplicate points give
 
 
@@ -111,17 +112,19 @@ def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore
 
 
 @njit
-def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi):  # type: ignore[no-untyped-def]
+def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi, factor=1.0):  # type: ignore[no-untyped-def]
     """beta_i += t, beta_j -= t by the best t, which is returned; inf, after a far step, where nothing ends it.
 
     `scale` is K_ii + K_jj, `ridge` the sum of both, `difference` s_i - s_j. Without curvature the better end of the
-    segment is the best. A variable that reaches its bound is put on it exactly.
+    segment is the best; with it t may be the best one times a `factor`. A variable that reaches its bound is put on it
+    exactly.
     """
     grow_i, shrink_i, grow_j, shrink_j = hi[i] - beta[i], beta[i] - lo[i], hi[j] - beta[j], beta[j] - lo[j]
     ahead, behind = min(grow_i, shrink_j), min(shrink_i, grow_j)
     eta = scale - 2.0 * K_ij
     eta = (0.0 if abs(eta) <= TAU * abs(scale) else eta) + ridge
-    t = min(max(difference / eta, -behind), ahead) if eta > 0.0 else _better_end(ahead, behind, eta, difference)
+    most = factor * difference
+    t = min(max(most / eta, -behind), ahead) if eta > 0.0 else _better_end(ahead, behind, eta, difference)
     if abs(t) == np.inf:
         far = _far(beta)
         beta[i] += far if t > 0.0 else -far
@@ -182,13 +185,14 @@ def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-
 
 
 @njit
-def _move(i, j, K_ij, own, ridge, s, beta, lo, hi):  # type: ignore[no-untyped-def]
+def _move(i, j, K_ij, own, ridge, s, beta, lo, hi, factor):  # type: ignore[no-untyped-def]
     """`pair_step` on i and j, and what the ridge does to their scores; returns the step, inf for one without an end.
 
     `own` (q,) is the diagonal of K, read from here: a row of K that will be read is not waited for.
     """
     kind, difference = s.dtype.type, np.float64(s[i]) - np.float64(s[j])
-    step = pair_step(i, j, own[i] + own[j], np.float64(K_ij), ridge[i] + ridge[j], difference, beta, lo, hi)
+    scale, both = own[i] + own[j], ridge[i] + ridge[j]
+    step = pair_step(i, j, scale, np.float64(K_ij), both, difference, beta, lo, hi, factor)
     if step != np.inf:
         s[i] -= kind(step * ridge[i])
         s[j] += kind(step * ridge[j])
@@ -200,7 +204,9 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
     """SMO on one working set whose groups keep their sums; changes `s` (type of K) and `beta` (float64).
 
     `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square. `codes` (q,) are
-    groups 0 ... n_groups - 1.
+    groups 0 ... n_groups - 1. In a long set each step is `FURTHER` than its pair alone would have it, as Mangasarian,
+    Musicant (1999), Successive overrelaxation for support vector machines, IEEE Transactions on Neural Networks 10, go
+    with single variables: there are 5 to 25 % fewer of them.
 
     Returns
     -------
@@ -215,18 +221,18 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
         diagonal[t], own[t] = K[t, t] + ridge[t], K[t, t]
         _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
     if q <= SHORT:
-        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter)
+        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, 1.0)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, FURTHER)
 
 
 @njit
-def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, factor):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`, block by block."""
     kind, n_iter = s.dtype.type, 0
     g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty)
     while gap > tol and n_iter < max_iter:
         j = _best_gain(K, i, s, diagonal, g, low_penalty)
-        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi)
+        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
@@ -273,13 +279,13 @@ def _step_and_worst_pair(s, t, K, i, j, up_penalty, low_penalty):  # type: ignor
 
 
 @njit
-def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, factor):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`."""
     kind, n_iter = s.dtype.type, 0
     g, i, gap = _step_and_worst_pair(s, kind(0), K, 0, 0, up_penalty, low_penalty)
     while gap > tol and n_iter < max_iter:
         j = _best_partner(K, i, s, diagonal, g, low_penalty)
-        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi)
+        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)

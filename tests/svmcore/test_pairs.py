@@ -198,7 +198,8 @@ def test_solve_pairs__an_indefinite_pair_ends_at_its_better_end():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
+@pytest.mark.parametrize("factor", [1.0, pairs.FURTHER])
+def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups, factor):
     """Two ways to scan, one to choose."""
     rng = np.random.default_rng(groups)
     X = rng.integers(0, 3, size=(200, 4)).astype(np.float64)  # of many equal scores the first counts
@@ -211,7 +212,25 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
         up, low = (np.where(codes == np.arange(groups)[:, None], 0.0, pairs.FAR).astype(dtype) for _ in range(2))
         up[:, hi == 0.0], low[:, lo == 0.0] = pairs.FAR, pairs.FAR
         diagonal, own = (K.diagonal() + ridge).astype(dtype), K.diagonal().astype(np.float64)
-        told = solve(K, ridge, s, beta, lo, hi, diagonal, own, up, low, 1e-3, 5000)
+        told = solve(K, ridge, s, beta, lo, hi, diagonal, own, up, low, 1e-3, 5000, factor)
         found.append((*told, beta.tolist(), s.tolist()))
     assert found[0] == found[1]
     assert found[0][0] > 100
+
+
+@pytest.mark.parametrize("n", [pairs.SHORT, pairs.SHORT + 1, 900])
+def test_solve_pairs__of_any_length_ends_at_the_minimum(n):
+    """Longer steps than a pair alone would take end at the same place: optimality is told without the scores."""
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 3))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=n) > 0, 1.0, -1.0)
+    lo, hi = np.minimum(2.0 * y, 0.0), np.maximum(2.0 * y, 0.0)
+    beta, s = np.zeros(n), y.copy()
+    _, gap, unbounded = solve_pairs(K, np.zeros(n), s, beta, lo, hi, np.zeros(n, np.int8), 1, 1e-6, 10**6)
+    score = y - K @ beta
+    assert (gap <= 1e-6, unbounded) == (True, False)
+    assert abs(beta.sum()) < 1e-10
+    assert ((lo <= beta) & (beta <= hi)).all()
+    assert score[beta < hi].max() - score[beta > lo].min() <= 1e-6 + 1e-9
+    np.testing.assert_allclose(s, score, atol=1e-9)
