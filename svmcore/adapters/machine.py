@@ -153,9 +153,7 @@ class Machine(Fitted, CallbackSupportMixin, BaseEstimator, ABC):
         machine.shape_fit_ = (machine.n_features_in_ if isinstance(model.kernel, Precomputed) else m,)
         machine.shape_fit_ += (machine.n_features_in_,)
         whole = np.arange(m)
-        training = Training(
-            model, (), (), (), support=whole, coef=model.coef, vector=whole, held_out=(), plan="resident"
-        )
+        training = Training(model, (), (), support=whole, coef=model.coef, vector=whole, held_out=(), plan="resident")
         machine._keep(training, machine._codes_of(model), machine._sparse)
         return machine
 

@@ -11,7 +11,7 @@ from svmcore.errors import InputError, InvalidProblem
 from svmcore.passes.votes import count_votes
 from svmcore.points import Floats
 
-__all__ = ["Scheme", "Target", "Wrong", "is_told", "targets", "vote"]
+__all__ = ["Scheme", "Target", "Wrong", "is_told", "labels_of_pairs", "rows_of_pairs", "targets", "vote"]
 
 BLOCK = 4096  # rows whose votes are counted at once
 
@@ -73,6 +73,29 @@ def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> Sequence[Targ
     else:
         pairs = [(j, i) for i, j in _pairs(n_classes).tolist()]
     return _Targets(np.asarray(codes), pairs)
+
+
+def rows_of_pairs(codes: Floats, n_classes: int) -> list[Floats]:
+    """Rows of each problem of one-vs-one, ascending; a row of code -1 is of none.
+
+    >>> [rows.tolist() for rows in rows_of_pairs(np.array([2, 0, -1, 1, 0]), 3)]
+    [[1, 3, 4], [0, 1, 4], [0, 3]]
+    """
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(n_classes + 1)).tolist()
+    members = [order[start:stop] for start, stop in itertools.pairwise(ends)]
+    return [np.sort(np.concatenate([members[i], members[j]])) for i, j in _pairs(n_classes).tolist()]
+
+
+def labels_of_pairs(codes: Floats, n_classes: int, rows: Sequence[Floats]) -> Floats:
+    """Labels of -1 and +1 of the `rows` of each problem of one-vs-one, one after the other: the later class is +1.
+
+    >>> codes = np.array([2, 0, 1])
+    >>> labels_of_pairs(codes, 3, rows_of_pairs(codes, 3))
+    array([-1.,  1.,  1., -1.,  1., -1.])
+    """
+    later = np.repeat(_pairs(n_classes)[:, 1], [len(each) for each in rows])
+    return np.where(codes[np.concatenate(rows)] == later, 1.0, -1.0)
 
 
 def vote(decision: Floats, n_classes: int, scheme: str) -> Floats:

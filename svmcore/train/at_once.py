@@ -108,11 +108,11 @@ class Boxes:
     start: Floats
 
     @classmethod
-    def of_labels(cls, rows: Sequence[Floats], labels: Sequence[Floats], C: Floats) -> "Boxes":
-        """Of C-SVC: rows of K of each program, their labels of -1 and +1, C_i (n,) of the rows of K."""
+    def of_labels(cls, rows: Sequence[Floats], labels: Floats, C: Floats) -> "Boxes":
+        """Of C-SVC: rows of K of each program, labels (m,) of -1 and +1 of all of them, C_i (n,) of the rows of K."""
         every = np.concatenate(rows)
         p, lo, hi, start = np.zeros((4, len(every)))
-        box_of_labels(np.concatenate(labels), C[every], p, lo, hi)
+        box_of_labels(labels, C[every], p, lo, hi)
         ends, codes = np.cumsum([0, *map(len, rows)]), np.zeros(len(every), np.int8)
         return cls(ends, every, p, lo, hi, codes, np.zeros((len(rows), 1)), start)
 

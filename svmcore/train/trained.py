@@ -3,7 +3,7 @@
 import dataclasses
 
 from svmcore.approximation import ExactBound
-from svmcore.model import Model, Target
+from svmcore.model import Model
 from svmcore.points import Floats
 from svmcore.solution import Solution
 from svmcore.tasks import Answer
@@ -21,7 +21,7 @@ class Training:
     ----------
     model
         Over the distinct support vectors, kernel parameters numeric.
-    targets, solutions, answers
+    solutions, answers
         One per program; their vectors speak of the distinct rows.
     support
         (n_sv,) original rows with a non-zero coefficient, ascending.
@@ -42,7 +42,6 @@ class Training:
     """
 
     model: Model
-    targets: tuple[Target, ...]
     solutions: tuple[Solution, ...]
     answers: tuple[Answer, ...]
     support: Floats

@@ -18,6 +18,7 @@ from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.model import Target, model_of_rows, targets
 from svmcore.model.left_out import Told, told_without
+from svmcore.model.multiclass import labels_of_pairs, rows_of_pairs
 from svmcore.model.probability import fit_sigmoid
 from svmcore.monitor import Monitor
 from svmcore.points import Floats, Rows
@@ -128,7 +129,7 @@ class Work:
         """Of each pair of classes: made once for all trainings on these rows."""
         made: list[Floats] = self.distinct.goals.setdefault(("rows", *self.recipe.scheme), [])
         if not made:
-            made += [np.flatnonzero(goal.y) for goal in self.goals]
+            made += rows_of_pairs(np.where(self.distinct.total > 0, self.distinct.codes, -1), len(self.classes))
         return made
 
     def _task(self, k: int) -> Task:
@@ -249,7 +250,7 @@ class Work:
             return every, None
         qps: Sequence[SignedQP | None] = [None] * len(every)
         if type(self.recipe.task) is SVC:  # these are many, and nothing else of their programs is asked for
-            boxes = Boxes.of_labels(rows, [self.goals[k].y[self.rows(k)] for k in every], C)
+            boxes = Boxes.of_labels(rows, self._labels(every), C)
         else:
             of = [gram if gram.n == len(at) else gram.take(at) for at in rows]
             qps = made = [self.program(k, source) for k, source in zip(every, of, strict=True)]
@@ -257,6 +258,12 @@ class Work:
         programs = Programs(gram, boxes.begun(start))
         programs.solve(self.recipe.solver)
         return [k for at, k in enumerate(every) if not self._kept(k, programs, at, qps[at])], programs.beta
+
+    def _labels(self, every: Sequence[int]) -> Floats:
+        """Of the rows of the problems `every`, one after the other."""
+        if self.pairs and len(every) == len(self.goals):
+            return labels_of_pairs(self.distinct.codes, len(self.classes), self._pair_rows)
+        return np.concatenate([self.goals[k].y[self.rows(k)] for k in every])
 
     def _kept(self, k: int, programs: Programs, at: int, qp: SignedQP | None) -> bool:
         """Keep the solution of problem `k`, number `at` of the `programs`, if it is proved."""
@@ -391,7 +398,6 @@ class Work:
         support, parts, vector = self.copies.split(self.coef, scale, used)
         return Training(
             model=model,
-            targets=tuple(self.goals),
             solutions=tuple(self.solutions),
             answers=tuple(self.answers),
             support=support,

@@ -102,7 +102,7 @@ def test_solution__is_within_what_it_says_of_the_truth(seed, C):
     """Numbers of small fractions, which a judge of fractions knows exactly."""
     K, rows = of_fractions(seed)
     labels = [np.where(np.arange(len(each)) % 2 == 0, 1.0, -1.0) for each in rows]
-    programs = Programs(gram_of(K), Boxes.of_labels(rows, labels, np.full(14, C)))
+    programs = Programs(gram_of(K), Boxes.of_labels(rows, np.concatenate(labels), np.full(14, C)))
     programs.solve(SMO(tol=1e-3))
     for k, (idx, y) in enumerate(zip(rows, labels, strict=True)):
         solution = programs.solution(k, 1e-3)

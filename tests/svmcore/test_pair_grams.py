@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from svmcore.kernels import RBF, Polynomial
+from svmcore.model import targets
 from svmcore.points import Points
 from svmcore.solution import Status
 from svmcore.sources import ComputedColumns, PairGrams, resident_gram
@@ -174,7 +175,7 @@ def test_train__no_time_for_the_first_pair_is_a_time_limit(four_classes):
 def check_usable(training, rows):
     """Every solution is feasible and certified as far as it came, and the model answers."""
     X, codes = rows
-    for target, solution in zip(training.targets, training.solutions, strict=True):
+    for target, solution in zip(targets(codes, 4, training.model.scheme), training.solutions, strict=True):
         y = target.y[target.y != 0]
         assert (solution.beta * y).min(initial=0.0) >= 0
         assert abs(solution.beta.sum()) < 1e-9
