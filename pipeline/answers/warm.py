@@ -42,7 +42,7 @@ def _read() -> None:
         writer = ArrayWriter(Path(folder) / "array", (1,), np.int8)
         writer.append(np.zeros((9, 1), np.int8))
         writer.close()
-        np.asarray(zarr.open_array(str(Path(folder) / "array"), mode="r")[:])
+        zarr.open_array(str(Path(folder) / "array"), mode="r")[:]
 
 
 class _Rows:

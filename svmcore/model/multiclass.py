@@ -87,14 +87,16 @@ def rows_of_pairs(codes: Floats, n_classes: int) -> list[Floats]:
     return [np.sort(np.concatenate([members[i], members[j]])) for i, j in _pairs(n_classes).tolist()]
 
 
-def labels_of_pairs(codes: Floats, n_classes: int, rows: Sequence[Floats]) -> Floats:
-    """Labels of -1 and +1 of the `rows` of each problem of one-vs-one, one after the other: the later class is +1.
+def labels_of_pairs(codes: Floats, n_classes: int, which: Sequence[int], rows: Sequence[Floats]) -> Floats:
+    """Labels of -1 and +1 of the `rows` of the problems `which` of one-vs-one, one after the other.
+
+    The later class is +1.
 
     >>> codes = np.array([2, 0, 1])
-    >>> labels_of_pairs(codes, 3, rows_of_pairs(codes, 3))
-    array([-1.,  1.,  1., -1.,  1., -1.])
+    >>> labels_of_pairs(codes, 3, [0, 2], [np.array([1, 2]), np.array([0, 2])])
+    array([-1.,  1.,  1., -1.])
     """
-    later = np.repeat(_pairs(n_classes)[:, 1], [len(each) for each in rows])
+    later = np.repeat(_pairs(n_classes)[which, 1], [len(each) for each in rows])
     return np.where(codes[np.concatenate(rows)] == later, 1.0, -1.0)
 
 

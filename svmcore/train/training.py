@@ -261,9 +261,9 @@ class Work:
 
     def _labels(self, every: Sequence[int]) -> Floats:
         """Of the rows of the problems `every`, one after the other."""
-        if self.pairs and len(every) == len(self.goals):
-            return labels_of_pairs(self.distinct.codes, len(self.classes), self._pair_rows)
-        return np.concatenate([self.goals[k].y[self.rows(k)] for k in every])
+        if self.pairs:
+            return labels_of_pairs(self.distinct.codes, len(self.classes), every, [self.rows(k) for k in every])
+        return np.concatenate([self.goals[k].y for k in every])
 
     def _kept(self, k: int, programs: Programs, at: int, qp: SignedQP | None) -> bool:
         """Keep the solution of problem `k`, number `at` of the `programs`, if it is proved."""

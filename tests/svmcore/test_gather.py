@@ -1,0 +1,26 @@
+"""Entries of a matrix gathered into a square, against NumPy's own indexing."""
+
+import numpy as np
+import pytest
+
+from svmcore.passes.gather import gather_square
+
+
+@pytest.mark.parametrize("count", [0, 1, 9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gather__writes_chosen_entries_to_chosen_places_and_no_others(dtype, count):
+    rng = np.random.default_rng(count)
+    matrix, out = rng.normal(size=(40, 50)).astype(np.float32), np.full((12, 14), 7.0, dtype)
+    rows, columns = rng.choice(40, count), rng.choice(50, 11)
+    at, to = rng.permutation(12)[:count], rng.permutation(14)[:11]
+    wanted = out.copy()
+    wanted[np.ix_(at, to)] = matrix[np.ix_(rows, columns)].astype(dtype) + dtype(0.5)
+    gather_square(matrix, rows, columns, out, at, to, 0.5)
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_gather__without_places_fills_from_the_first_row_and_column():
+    matrix, out = np.arange(12.0).reshape(3, 4), np.zeros((2, 3))
+    matrix.flags.writeable = False  # as one that is mapped
+    gather_square(matrix, np.array([2, 0]), np.array([3, 1, 1]), out)
+    np.testing.assert_array_equal(out, [[11.0, 9.0, 9.0], [3.0, 1.0, 1.0]])
