@@ -58,9 +58,19 @@ class _Pool:
             self._beside += change
 
     def run(self, work: Callable[[int, int], None], edges: list[int]) -> None:
-        """Call `work` on every range between two edges, and raise the first error."""
+        """Call `work` on every range between two edges, and raise the first error.
+
+        The caller does the first range itself: a thread that only waits leaves its core to one that it has woken, and
+        the system may be slow to find that another core is free.
+        """
+        (first, stop), *others = itertools.pairwise(edges)
         executor = self._started()
-        futures = [executor.submit(work, *ends) for ends in itertools.pairwise(edges)]
+        futures = [executor.submit(work, *ends) for ends in others]
+        self._inside.pool = True
+        try:
+            work(first, stop)
+        finally:
+            self._inside.pool = False
         for future in futures:
             future.result()
 
