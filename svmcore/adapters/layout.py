@@ -6,6 +6,7 @@ classes[1] is positive, as everywhere in this package.
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -77,12 +78,9 @@ def to_layout(coef: Floats, codes: Floats, n_classes: int) -> Floats:
     """
     if n_classes == 2:
         return np.array(coef)
-    out = np.zeros((n_classes - 1, coef.shape[1]))
-    members = [np.flatnonzero(codes == code) for code in range(n_classes)]
-    for k, (i, j) in enumerate(pairs(n_classes)):
-        first, second = members[i], members[j]
-        out[j - 1, first] = 0.0 - coef[k, first]
-        out[i, second] = 0.0 - coef[k, second]
+    out = np.empty((n_classes - 1, coef.shape[1]))
+    for rows, members in _by_class(codes, n_classes):
+        out[:, members] = 0.0 - coef[rows[:, None], members]
     return out
 
 
@@ -97,8 +95,21 @@ def from_layout(dual_coef: Floats, codes: Floats, n_classes: int) -> Floats:
     if n_classes == 2:
         return np.array(dual_coef)
     coef = np.zeros((n_classes * (n_classes - 1) // 2, dual_coef.shape[1]))
-    for k, (i, j) in enumerate(pairs(n_classes)):
-        first, second = codes == i, codes == j
-        coef[k, first] = 0.0 - dual_coef[j - 1, first]
-        coef[k, second] = 0.0 - dual_coef[i, second]
+    for rows, members in _by_class(codes, n_classes):
+        coef[rows[:, None], members] = 0.0 - dual_coef[:, members]
     return coef
+
+
+def _by_class(codes: Floats, n_classes: int) -> Iterator[tuple[Floats, Floats]]:
+    """Of each class its pairs, in the order of the other class, and its members: all that `dual_coef` tells of them."""
+    for code, rows in enumerate(_pairs_of_each(n_classes)):
+        yield rows, np.flatnonzero(codes == code)
+
+
+@functools.lru_cache(maxsize=16)
+def _pairs_of_each(n_classes: int) -> Floats:
+    """(n_classes, n_classes - 1) numbers of the pairs that each class is in."""
+    number = np.zeros((n_classes, n_classes), np.int64)
+    number[np.triu_indices(n_classes, 1)] = np.arange(n_classes * (n_classes - 1) // 2)
+    number += number.T
+    return number[~np.eye(n_classes, dtype=bool)].reshape(n_classes, n_classes - 1)

@@ -46,19 +46,18 @@ class _Targets(Sequence[Target]):
             return [self[k] for k in range(len(self))[index]]
         positive, negative = self.pairs[index]
         ours = self.codes == positive
-        if negative < 0 or len(self) == 1:
-            return Target(positive, negative, np.where(ours, 1.0, -1.0))
-        return Target(positive, negative, ours.astype(np.float64) - (self.codes == negative))
+        rest = self.codes == negative if negative >= 0 else (self.codes >= 0) & ~ours
+        return Target(positive, negative, ours.astype(np.float64) - rest)
 
 
 def targets(codes: Floats, n_classes: int, scheme: str = "ovr") -> Sequence[Target]:
     """Binary problems for class codes (n,) in 0 ... n_classes - 1, each made when it is asked for.
 
-    Two classes are one problem with class 1 positive. One-vs-one goes through the pairs i < j in lexical order, with
-    the later class j positive.
+    A row of code -1 is of no class. Two classes are one problem with class 1 positive. One-vs-one goes through the
+    pairs i < j in lexical order, with the later class j positive.
 
-    >>> [t.y.tolist() for t in targets(np.array([0, 1, 2]), 3)]
-    [[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]]
+    >>> [t.y.tolist() for t in targets(np.array([0, 1, 2, -1]), 3)]
+    [[1.0, -1.0, -1.0, 0.0], [-1.0, 1.0, -1.0, 0.0], [-1.0, -1.0, 1.0, 0.0]]
     >>> [(t.positive, t.negative) for t in targets(np.array([0, 1, 2]), 3, "ovo")]
     [(1, 0), (2, 0), (2, 1)]
     """

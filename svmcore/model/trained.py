@@ -215,7 +215,7 @@ def model_of_rows(
 ) -> tuple[Model, Floats]:
     """As `model_of`, from coefficients (k, n) of all rows, biases (k,), and what both are divided by (k,)."""
     support = np.flatnonzero((coef != 0.0).any(axis=0))
-    coef, bias = coef[:, support] / scale[:, None], bias / scale
+    coef, bias = coef.take(support, axis=1) / scale[:, None], bias / scale
     return Model(kernel, vectors(support), coef, bias, np.asarray(classes), scheme, machine, sigmoids), support
 
 

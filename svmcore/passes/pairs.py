@@ -296,17 +296,19 @@ def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penal
 
 
 @njit
-def solve_each(K, rows, ends, p, lo, hi, codes, groups, tol, most, work, beta, steps):  # type: ignore[no-untyped-def]
+def solve_each(K, rows, ends, p, lo, hi, codes, groups, tol, most, work, beta, steps, squares):  # type: ignore[no-untyped-def]
     """`solve_pairs` on several programs of so many `groups`, each from its `beta`: one call for many small ones.
 
     Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,); `rows` (m,) are theirs in K (n, n), `codes`
     (m,) their groups. It takes at most `most` steps for each variable, and no more than change `work` scores. Changes
-    `beta` (m,), writes steps (k,).
+    `beta` (m,), writes steps (k,), and to `squares`, one after the other, K of the rows of each.
     """
+    at = 0
     for k in range(len(steps)):
         first, stop = ends[k], ends[k + 1]
         q, idx, s = stop - first, rows[first:stop], p[first:stop].astype(K.dtype)
-        square, ridge = np.empty((q, q), K.dtype), np.zeros(q)
+        square, ridge = squares[at : at + q * q].reshape(q, q), np.zeros(q)
+        at += q * q
         for r in range(q):
             row, already = K[idx[r]], beta[first + r]
             for c in range(q):

@@ -417,29 +417,32 @@ def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type:
 
 # ---- all of it, of many small programs in one call
 @njit
-def prove_each(K, rows, ends, p, lo, hi, codes, sums, relative, absolute, beta, outputs, found):  # type: ignore[no-untyped-def]
-    """What `svmcore.certificate.evaluate` finds, of programs whose variables are all in groups, on one float64 K.
+def prove_each(squares, ends, p, lo, hi, codes, sums, relative, absolute, beta, outputs, found):  # type: ignore[no-untyped-def]
+    """What `svmcore.certificate.evaluate` finds, of programs whose variables are all in groups, on K in float64.
 
-    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,), whose rows of K are `rows` (m,), and the sums
-    `sums` (k, groups); none has a ridge. Values of K are off by at most relative abs(K) + absolute. Mends `beta` (m,),
-    writes `outputs` (m,) and to `found` (k, 7 + groups): primal, dual, KKT gap, infeasibility, uncertainty, bar,
-    squared norm of w, multipliers.
+    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,), and the sums `sums` (k, groups); none has a
+    ridge. K of the variables of each is in `squares`, one after the other; its values are off by at most
+    relative abs(K) + absolute. Mends `beta` (m,), writes `outputs` (m,) and to `found` (k, 7 + groups): primal, dual,
+    KKT gap, infeasibility, uncertainty, bar, squared norm of w, multipliers.
     """
+    done = 0
     for k in range(len(found)):
-        at = slice(ends[k], ends[k + 1])
+        at, q = slice(ends[k], ends[k + 1]), ends[k + 1] - ends[k]
+        K = squares[done : done + q * q].reshape(q, q)
+        done += q * q
         box, off = (p[at], lo[at], hi[at], codes[at], sums[k]), (relative, absolute)
-        _prove(K, rows[at], *box, *off, beta[at], outputs[at], found[k])
+        _prove(K, *box, *off, beta[at], outputs[at], found[k])
 
 
 @njit
-def _prove(K, rows, p, lo, hi, codes, sums, relative, absolute, beta, output, found):  # type: ignore[no-untyped-def]
+def _prove(K, p, lo, hi, codes, sums, relative, absolute, beta, output, found):  # type: ignore[no-untyped-def]
     m, none, missed, worst = len(p), np.zeros(len(p)), 0.0, 0.0
     for g in range(len(sums)):
         left = _mended(g, beta, lo, hi, codes, sums[g])
         missed, worst = missed + left, max(worst, left)
     error, length = np.empty(m), np.abs(beta).sum()
-    _outputs_within(K, rows, beta, relative, absolute, output, error)
-    error += min(missed, ROUNDED_SUM * length) * _largest_of_diagonal(K, rows)
+    _outputs_within(K, beta, relative, absolute, output, error)
+    error += min(missed, ROUNDED_SUM * length) * _largest_of_diagonal(K)
     ends, score = np.empty((len(sums) + 1, 6)), p - output
     error += EPS * (np.abs(p) + np.abs(output))  # of that difference
     outside, known = group_ends(score, error, beta, lo, hi, codes, ends)
@@ -469,13 +472,13 @@ def _mended(g, beta, lo, hi, codes, total):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _outputs_within(K, rows, beta, relative, absolute, output, error):  # type: ignore[no-untyped-def]
-    """K beta (m,) at the rows of the variables, and a bound (m,) of its error: of the values and of the sums."""
+def _outputs_within(K, beta, relative, absolute, output, error):  # type: ignore[no-untyped-def]
+    """K beta (m,), and a bound (m,) of its error: of the values and of the sums."""
     support = np.flatnonzero(beta)
-    columns, weights = rows[support], beta[support]
+    weights = beta[support]
     length, rounded = np.abs(weights).sum(), EPS * (len(support) + 1.0)
-    for v in range(len(rows)):
-        output[v], size = _weighted_row(K[rows[v]], columns, weights)
+    for v in range(len(K)):
+        output[v], size = _weighted_row(K[v], support, weights)
         error[v] = rounded * size + (relative * size + absolute * length) / (1.0 - relative)
 
 
@@ -491,10 +494,10 @@ def _weighted_row(row, columns, weights):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _largest_of_diagonal(K, rows):  # type: ignore[no-untyped-def]
+def _largest_of_diagonal(K):  # type: ignore[no-untyped-def]
     largest = 0.0
-    for v in range(len(rows)):
-        largest = max(largest, abs(K[rows[v], rows[v]]))
+    for v in range(len(K)):
+        largest = max(largest, abs(K[v, v]))
     return largest
 
 

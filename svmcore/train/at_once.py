@@ -6,7 +6,7 @@ and one after the other each costs 300 in Python. What these passes do not prove
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -31,7 +31,8 @@ SMALL_ROWS = 1536  # of a program that is solved as a whole, without choosing ro
 SMALL_PRODUCTS = 2e8  # and of numbers in its K, which float64 takes longer for than float32 or bytes
 PRECISION = 0.1  # of tol is what they are solved to: it costs little, and no free variables are moved together
 STEP_SECONDS = 1e-8  # for each variable of a step, on a slow machine
-THREAD = 100_000  # entries of K that are worth a thread of their own
+THREAD = 30_000  # entries of K that are worth a thread of their own,
+LOT = 1 << 16  # and that stay in the second-level cache until all that reads them has
 LARGEST = 1e6  # C_i beyond which hardly a variable meets its bound: a hard margin but in name, and no easy program
 STEPS = 30  # for each variable at most: more is no easy program,
 WORK = 5_000_000  # nor is one whose steps change so many scores
@@ -141,63 +142,85 @@ class Programs:
     def __init__(self, gram: ResidentGram, boxes: Boxes) -> None:
         self.gram, self.boxes, self.ends = gram, boxes, boxes.ends
         k, groups = boxes.sums.shape
-        self.beta, self.outputs = boxes.start.copy(), np.empty(len(boxes.p))
+        self.beta, (self.outputs, self.score) = boxes.start.copy(), np.empty((2, len(boxes.p)))
         self.found, self.steps, self.doubts = (
             np.empty((k, 7 + groups)),
             np.empty(k, np.int64),
             np.empty((k, 1 + groups)),
         )
+        self._ridge, self._diagonal = np.zeros(len(boxes.p)), gram.diagonal()[boxes.rows]
         self.is_centred = gram.rows is not None and gram.rows.kernel.is_centred
 
     def solve(self, solver: Solver) -> None:
         """Solve and prove all of them, on all threads; each the same whoever solves it."""
-        K, boxes, tol = self.gram.matrix, self.boxes, PRECISION * solver.tol
-        off = (0.0, 0.0) if self.gram.exact is None else self.gram.rounding  # or else these values are what is meant
-        box, groups = (boxes.p, boxes.lo, boxes.hi, boxes.codes), boxes.sums.shape[1]
+        entries = np.diff(self.ends) ** 2
 
         def part(first: int, stop: int) -> None:
-            ends, steps, found = self.ends[first : stop + 1], self.steps[first:stop], self.found[first:stop]
-            solve_each(K, boxes.rows, ends, *box, groups, tol, STEPS, WORK, self.beta, steps)
-            prove_each(K, boxes.rows, ends, *box, boxes.sums[first:stop], *off, self.beta, self.outputs, found)
+            for lot in _lots(entries[first:stop], first):
+                self._solve(lot, np.empty(entries[lot].sum()), PRECISION * solver.tol)
 
-        entries = float(np.mean(np.diff(self.ends) ** 2))
-        split_range(len(self.steps), part, least=1 + int(THREAD / entries))
-        self.score, ridge = boxes.p - self.outputs, np.zeros(len(boxes.p))
-        of = boxes.lo, boxes.hi, ridge, self.gram.diagonal()[boxes.rows], boxes.codes
-        doubt_each(self.score, self.beta, *of, self.ends, self.found, self.doubts)
+        split_range(len(self.steps), part, least=1 + int(THREAD / entries.mean()))
+
+    def _solve(self, lot: slice, squares: Floats, tol: float) -> None:
+        """Those of a `lot`, whose K is in `squares` as long as it takes."""
+        gram, boxes, ends = self.gram, self.boxes, self.ends[lot.start : lot.stop + 1]
+        box, sums, found = (boxes.p, boxes.lo, boxes.hi, boxes.codes), boxes.sums[lot], self.found[lot]
+        effort = tol, STEPS, WORK, self.beta, self.steps[lot], squares
+        solve_each(gram.matrix, boxes.rows, ends, *box, sums.shape[1], *effort)
+        off = (0.0, 0.0) if gram.exact is None else gram.rounding  # or else these values are what is meant
+        prove_each(squares, ends, *box, sums, *off, self.beta, self.outputs, found)
+        at = slice(ends[0], ends[-1])
+        np.subtract(boxes.p[at], self.outputs[at], out=self.score[at])
+        of = boxes.lo, boxes.hi, self._ridge, self._diagonal, boxes.codes
+        doubt_each(self.score, self.beta, *of, ends, found, self.doubts[lot])
+
+    @functools.cached_property
+    def _numbers(self) -> list[list[float]]:
+        """What was found of each program."""
+        return self.found.tolist()
+
+    @functools.cached_property
+    def _told(self) -> tuple[list[float], Floats, Floats]:
+        """Biases (k,), variables (m,) without negative zeros, and decision values (m,) at their rows."""
+        b = self.found[:, 7:]
+        bias = b.sum(axis=1) / b.shape[1]
+        return bias.tolist(), self.beta + 0.0, self.outputs + np.repeat(bias, np.diff(self.ends))
 
     def solution(self, k: int, tol: float, qp: SignedQP | None = None) -> Solution | None:
         """That of program `k`, if it is proved; `qp` is the program, unless it has a variable for each of its rows."""
-        primal, dual, gap, infeasibility, uncertainty, bar, norm2, *b = self.found[k].tolist()
+        primal, dual, gap, infeasibility, uncertainty, bar, norm2, *_ = self._numbers[k]
         size = max(abs(primal), abs(dual))
         relative = None if not self.gram.psd else (primal - dual) / size if size > 0.0 else 0.0
         certificate = Certificate(primal, dual, gap, infeasibility, relative, uncertainty, bar)
         if not certificate.proves(tol):
             return None
-        at, bias = slice(self.ends[k], self.ends[k + 1]), sum(b) / len(b)
-        outputs = self.outputs[at]
+        at, (biases, beta, decisions) = self._at(k), self._told
+        decision = decisions[at]
         if qp is not None and qp.rows is not None:
-            outputs = np.empty(qp.source.n)
-            outputs[qp.rows] = self.outputs[at]
+            decision = np.empty(qp.source.n)
+            decision[qp.rows] = decisions[at]
         return Solution(
-            beta=self.beta[at] + 0.0,  # no negative zeros
-            bias=bias - self._offset(k) if self.is_centred else bias,
+            beta=beta[at],
+            bias=biases[k] - self._offset(k) if self.is_centred else biases[k],
             status=Status.CONVERGED,
             n_iter=int(self.steps[k]),
             certificate=certificate,
-            decision=outputs + bias,
+            decision=decision,
             score=self.score[at],
             norm2=norm2,
-            multipliers=np.array(b),
+            multipliers=self.found[k, 7:],
         )
+
+    def _at(self, k: int) -> slice:
+        return slice(self.ends[k], self.ends[k + 1])
 
     def variables(self, k: int) -> Floats:
         """Those of program `k` (m,), wherever they came to."""
-        return self.beta[self.ends[k] : self.ends[k + 1]]
+        return self.beta[self._at(k)]
 
     def _offset(self, k: int) -> float:
         """What centring has added to the bias."""
-        at = slice(self.ends[k], self.ends[k + 1])
+        at = self._at(k)
         return self.gram.offset(np.bincount(self.boxes.rows[at], weights=self.beta[at], minlength=self.gram.n))
 
     def doubt(self, k: int, task: Task) -> Doubt:
@@ -205,3 +228,17 @@ class Programs:
         if not self.gram.psd:
             return Doubt(np.inf, np.inf, 0.0)
         return Doubt(self.doubts[k, 0], *task.doubt(self.doubts[k, 1:]))
+
+
+def _lots(entries: Floats, first: int) -> Iterator[slice]:
+    """Programs from `first` on in turn, as many at a time as have LOT `entries` (k,) together, or one.
+
+    >>> [(lot.start, lot.stop) for lot in _lots(np.array([LOT - 1, 1, 1, LOT + 1]), 5)]
+    [(5, 7), (7, 8), (8, 9)]
+    """
+    ends, start = np.cumsum(entries), 0
+    while start < len(ends):
+        before = ends[start] - entries[start]
+        stop = max(start + 1, int(np.searchsorted(ends, before + LOT, side="right")))
+        yield slice(first + start, first + stop)
+        start = stop

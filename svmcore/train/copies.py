@@ -83,7 +83,8 @@ class Copies:
         place[used] = np.arange(len(used))
         copies = np.flatnonzero(place[inverse] >= 0)
         of = inverse[copies]
-        parts = (coef / scale[:, None])[:, of]
+        parts = coef.take(of, axis=1)
+        parts /= scale[:, None]
         several = np.flatnonzero(self.distinct.merged.counts[of] > 1)
         for k in np.flatnonzero(parts[:, several].any(axis=1)):
             parts[k, several] = self._shares(coef[k], scale[k], copies[several], of[several])

@@ -64,8 +64,8 @@ def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
     return recipe if kernel is recipe.kernel else dataclasses.replace(recipe, kernel=kernel)
 
 
-def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
-    """Targets of the distinct rows, one of each program; those of classes are made once for all trainings on them."""
+def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> Sequence[Target]:
+    """Targets of the distinct rows, one of each program; classes are looked at once for all trainings on them."""
     key = recipe.task.answers, recipe.scheme, len(classes)
     if recipe.task.answers != "labels":
         return _made_goals(recipe, distinct, classes)
@@ -74,7 +74,7 @@ def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
     return distinct.goals[key]
 
 
-def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Target]:
+def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> Sequence[Target]:
     if recipe.task.answers == "values":
         return [Target(k, -1, target) for k, target in enumerate(classes[distinct.codes].T)]
     ones = np.ones(len(distinct.codes))
@@ -87,8 +87,7 @@ def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> list[Tar
     if present < 2:
         recipe.task.check(ones, distinct.total)
         raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
-    found = targets(distinct.codes, len(classes), recipe.scheme)
-    return list(found) if trained.all() else [goal._replace(y=np.where(trained, goal.y, 0.0)) for goal in found]
+    return targets(np.where(trained, distinct.codes, -1), len(classes), recipe.scheme)
 
 
 class Work:
