@@ -12,9 +12,10 @@ from svmcore.squares import give_back
 from svmcore.train.control import Control
 from svmcore.train.distinct import distinct_rows
 from svmcore.train.low_rank import LowRankWork
+from svmcore.train.posed import resolved
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
-from svmcore.train.training import Work, resolved
+from svmcore.train.training import Work
 
 __all__ = ["train"]
 

@@ -35,10 +35,12 @@ from svmcore.train.at_once import are_small, most_variables, takes
 from svmcore.train.control import Control
 from svmcore.train.distinct import Distinct, by_code, merge_precomputed
 from svmcore.train.folds import Chain, Fold, solve
+from svmcore.train.opening import PSD_ROWS
 from svmcore.train.plan import EXACT_ROWS, SMALL_BYTES, cached
+from svmcore.train.posed import resolved
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
-from svmcore.train.training import PSD_ROWS, Work, resolved
+from svmcore.train.training import Work
 
 __all__ = ["Fold", "Found", "Part", "Table", "Tally"]
 

@@ -1,217 +1,74 @@
-r"""All programs of one training set, in memory: merge identical rows, choose a plan, solve, split beta back.
+"""All programs of one training set, in memory: open K, solve, split beta back over the rows as they came.
 
-With sample weights s_i and class weights c_k a program has C_i = C c_{k(i)} s_i. Rows with s_i <= 0 are left out, as
-LIBSVM does. Identical (x, label or targets) rows share their variables, whose weight is the sum of theirs; they come in
-an order that depends on content alone, so a weight of two gives the same bits as the row twice, in any order of rows.
+Identical (x, label or targets) rows share their variables, whose weight is the sum of theirs; they come in an order
+that depends on content alone, so a weight of two gives the same bits as the row twice, in any order of rows.
 """
 
-import dataclasses
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from svmcore.errors import InvalidProblem
-from svmcore.kernels import Linear, Precomputed
-from svmcore.kernels.exact import ExactKernel
-from svmcore.kernels.precomputed import is_psd
-from svmcore.model import Target, model_of_rows, targets
+from svmcore.kernels import Precomputed
+from svmcore.model import model_of_rows
 from svmcore.model.left_out import Told, told_without
-from svmcore.model.multiclass import labels_of_pairs, rows_of_pairs
 from svmcore.model.probability import fit_sigmoid
 from svmcore.monitor import Monitor
 from svmcore.points import Floats, Rows
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, side_by_side
 from svmcore.solution import Solution, Status
-from svmcore.solvers import Solver
-from svmcore.sources import CachedColumns, ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
+from svmcore.sources import CachedColumns, PairGrams, ResidentGram, Source
 from svmcore.sources.together import solved_together
-from svmcore.tasks import SVC, Answer, Task
-from svmcore.train.at_once import Boxes, Programs, are_small, knows, most_seconds, most_variables, smallest, takes
+from svmcore.tasks import SVC, Answer
+from svmcore.train.at_once import Boxes, Programs, are_small, knows, most_seconds, most_variables, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
-from svmcore.train.copies import Copies
 from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
-from svmcore.train.plan import EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
+from svmcore.train.opening import opened, plan_of
+from svmcore.train.plan import EXACT_ROWS, Plan, cached
+from svmcore.train.posed import Posed
 from svmcore.train.recipe import Recipe
 from svmcore.train.trained import Training
 
-__all__ = ["Fitted", "Member", "Work", "resolved"]
+__all__ = ["Fitted", "Member", "Work"]
 
 THREADED_ROWS = 768  # smaller problems spend their time in Python, where threads only wait for each other
 PAIR_ROWS = 128  # of small pairs, of which Python has less to do
-PSD_ROWS = 1024  # of a precomputed K that is looked at whether it is positive semi-definite, a cubic work
-DENSE_ENTRIES = 1 << 22  # and CSR rows are made dense up to so many entries
 
 
-def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:
-    """The recipe with numbers for the parameters of its kernel, checked before any kernel work."""
-    variance = distinct.variance(recipe.kernel)
-    if not np.isfinite(variance):
-        raise InvalidProblem(
-            "The dual coefficients or intercepts are not finite: scale the data, its variance overflows"
-        )
-    kernel = recipe.kernel.resolved(n_features, variance)
-    named = None if isinstance(kernel, Precomputed) else kernel  # of a given K the source tells
-    if recipe.approximation is not None:
-        recipe.approximation.admits(kernel)
-        named = Linear()  # of the factor's rows
-    alike = 1.0 if 0.0 < recipe.C < np.inf else recipe.C  # no solver objects to the size of C
-    recipe.solver.check(smallest(recipe.task, alike), named)
-    return recipe if kernel is recipe.kernel else dataclasses.replace(recipe, kernel=kernel)
-
-
-def _goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> Sequence[Target]:
-    """Targets of the distinct rows, one of each program; classes are looked at once for all trainings on them."""
-    key = recipe.task.answers, recipe.scheme, len(classes)
-    if recipe.task.answers != "labels":
-        return _made_goals(recipe, distinct, classes)
-    if key not in distinct.goals:
-        distinct.goals[key] = _made_goals(recipe, distinct, classes)
-    return distinct.goals[key]
-
-
-def _made_goals(recipe: Recipe, distinct: Distinct, classes: Floats) -> Sequence[Target]:
-    if recipe.task.answers == "values":
-        return [Target(k, -1, target) for k, target in enumerate(classes[distinct.codes].T)]
-    ones = np.ones(len(distinct.codes))
-    if recipe.task.answers == "novelty":
-        return [Target(0, -1, ones)]
-    trained = distinct.total > 0
-    present = np.count_nonzero(np.bincount(distinct.codes[trained], minlength=len(classes)))
-    if present < len(classes):
-        raise InvalidProblem(f"each of the {len(classes)} classes needs a row of positive weight")
-    if present < 2:
-        recipe.task.check(ones, distinct.total)
-        raise InvalidProblem("Invalid input - all samples with positive weights belong to the same class.")
-    return targets(np.where(trained, distinct.codes, -1), len(classes), recipe.scheme)
-
-
-class Work:
+class Work(Posed):
     """The programs of one training set and the source of K they share: `open` makes one, or one is given.
 
-    Distinct rows of weight 0 are left out: a source may serve more rows than are trained on.
+    A source may serve more rows than are trained on.
     """
 
     source: Source | PairGrams
     plan: Plan
 
     def __init__(self, recipe: Recipe, distinct: Distinct, classes: Floats, control: Control) -> None:
-        self.recipe, self.distinct, self.goals = recipe, distinct, _goals(recipe, distinct, classes)
-        self.classes, self.control = classes, control
+        super().__init__(recipe, distinct, classes)
+        self.control, small = control, len(distinct.total) <= EXACT_ROWS
         self.start: Floats | None = None  # (k, m)
-        self.pairs = recipe.pairs and len(self.goals) > 1
-        small = len(distinct.total) <= EXACT_ROWS
         self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
-        weight = np.ones(distinct.codes.max() + 1) if recipe.class_weight is None else np.asarray(recipe.class_weight)
-        self.copies = Copies(distinct, recipe.C * weight)
-        self.C = self.copies.C
-        self.tasks = [self._task(k) for k in range(len(self.goals))]
         self.coef = np.zeros((len(self.goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
         self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]
         self.held_out: list[tuple[Floats, Floats]] = [(np.empty(0), np.empty(0))] * len(self.goals)
         self.doubts = np.full((len(self.goals), 3), np.inf)
-        self.centre = np.empty(0)
+        self.centre: Floats | None = np.empty(0)
         self.begun: dict[int, Floats] = {}  # variables of problems that were tried in vain
         self.ended: Floats | None = None  # variables of all problems that were solved at once
 
-    def rows(self, k: int) -> Floats:
-        """Distinct rows of problem `k`."""
-        return self._pair_rows[k] if self.pairs else np.arange(len(self.C))
-
-    @functools.cached_property
-    def _pair_rows(self) -> list[Floats]:
-        """Of each pair of classes: made once for all trainings on these rows."""
-        made: list[Floats] = self.distinct.goals.setdefault(("rows", *self.recipe.scheme), [])
-        if not made:
-            made += rows_of_pairs(np.where(self.distinct.total > 0, self.distinct.codes, -1), len(self.classes))
-        return made
-
-    def _task(self, k: int) -> Task:
-        """The machine of problem `k`, feasible; a warning tells where it is not the one that was asked for."""
-        task, rows = self.recipe.task, self.rows(k)
-        if type(task).check is Task.check:  # most machines object to nothing
-            return task
-        y, C = self.goals[k].y[rows], self.C[rows]
-        error = _objection(task, y, C)
-        if not error:
-            return task
-        near = task.nearest(y, C, self.distinct.total[rows])
-        message = f"{error} ({self._about(k)})"
-        if near == task or not self.recipe.nearest:
-            raise InvalidProblem(message)
-        warnings.warn(f"{message}. It was not chosen, so this is trained: {near}", stacklevel=8)
-        return near
-
-    def _about(self, k: int) -> str:
-        goal = self.goals[k]
-        if self.recipe.task.answers != "labels":
-            return f"target {goal.positive}"
-        if goal.negative < 0:
-            return f"class {self.classes[goal.positive]!s} against the rest"
-        return f"classes {self.classes[goal.negative]!s} and {self.classes[goal.positive]!s}"
-
     def open(self) -> None:
         """Choose how K is served, and begin."""
-        self.plan, self.source = self._open()
+        self.dtype = np.dtype(np.float64) if self.small else self.dtype
+        self.plan, self.source, self.centre = opened(self, self.dtype, self.small, self.control.stops)
 
     def take(self, source: Source) -> None:
         """Begin on a K of all distinct rows that is there already."""
         self.plan, self.source = "resident" if isinstance(source, ResidentGram) else "columns", source
-
-    def _open(self) -> tuple[Plan, Source | PairGrams]:
-        if self.distinct.as_given:
-            return "factor", self._linear_rows()
-        if isinstance(self.recipe.kernel, Precomputed):  # in the precision that it came in: that is what is meant
-            K = np.asarray(self.distinct.rows)
-            return "resident", ResidentGram(K, psd=len(K) <= PSD_ROWS and is_psd(K))
-        if self.small:
-            self.dtype = np.dtype(np.float64)
-        computed, n_bytes = self._computed(), 8 * len(self.C) ** 2
-        if self.small and n_bytes <= max(self.recipe.cache_bytes, SMALL_BYTES):
-            gram = resident_gram(computed, self.control.stops)
-            if gram is not None:
-                return "resident", gram
-        plan = self._plan(computed.n, len(self.goals))
-        if self.pairs:
-            return plan, PairGrams(computed, self.recipe.cache_bytes, self.control.stops)
-        if plan == "resident":
-            gram = resident_gram(computed, self.control.stops)
-            if gram is not None:
-                return plan, gram
-        of_one = len(self.goals) == 1 and not self.recipe.calibrates  # probabilities solve parts of the program again
-        return "columns", cached(computed, self.recipe.cache_bytes, of_one)
-
-    def _linear_rows(self) -> LinearRows:
-        """K of the rows as they came."""
-        distinct = self.distinct
-        source = LinearRows(distinct.given, distinct.at, self.recipe.served.is_centred)
-        self.centre = source.map.centre
-        return source
-
-    def _computed(self) -> ComputedColumns:
-        """K of the rows, in columns; of many rows no copy is kept."""
-        kernel, (rows, at) = self.recipe.served, self._rows_of_exact()
-        points = kernel.prepare_gram(rows if at is None else rows[at], self.dtype)
-        self.centre = points.centre
-        return ComputedColumns(kernel, points, self.dtype, ExactKernel(kernel, rows, like=points, at=at))
-
-    def _rows_of_exact(self) -> tuple[Rows, Floats | None]:
-        """What exact values are computed of: rows as they came and which they are, or a copy that is read in order."""
-        distinct, few = self.distinct, len(self.C) <= EXACT_ROWS
-        if not few and not self.recipe.served.is_linear:  # a linear machine reads its rows again and again
-            return distinct.given, distinct.at
-        rows = distinct.rows
-        if few and hasattr(rows, "toarray") and rows.shape[0] * rows.shape[1] <= DENSE_ENTRIES:
-            rows = rows.toarray()  # faster at this size, and dense and CSR rows give the same bits
-        return rows, None
-
-    def _plan(self, n: int, n_problems: int) -> Plan:
-        return choose_plan(n, self.dtype, self.recipe.cache_bytes, n_problems, SMALL_BYTES)
 
     @functools.cached_property
     def small(self) -> bool:
@@ -249,7 +106,7 @@ class Work:
             return every, None
         qps: Sequence[SignedQP | None] = [None] * len(every)
         if type(self.recipe.task) is SVC:  # these are many, and nothing else of their programs is asked for
-            boxes = Boxes.of_labels(rows, self._labels(every), C)
+            boxes = Boxes.of_labels(rows, self.labels(every), C)
         else:
             of = [gram if gram.n == len(at) else gram.take(at) for at in rows]
             qps = made = [self.program(k, source) for k, source in zip(every, of, strict=True)]
@@ -257,12 +114,6 @@ class Work:
         programs = Programs(gram, boxes.begun(start))
         programs.solve(self.recipe.solver)
         return [k for at, k in enumerate(every) if not self._kept(k, programs, at, qps[at])], programs.beta
-
-    def _labels(self, every: Sequence[int]) -> Floats:
-        """Of the rows of the problems `every`, one after the other."""
-        if self.pairs:
-            return labels_of_pairs(self.distinct.codes, len(self.classes), every, [self.rows(k) for k in every])
-        return np.concatenate([self.goals[k].y for k in every])
 
     def _kept(self, k: int, programs: Programs, at: int, qp: SignedQP | None) -> bool:
         """Keep the solution of problem `k`, number `at` of the `programs`, if it is proved."""
@@ -315,16 +166,11 @@ class Work:
 
     def _plan_of_pair(self, n: int) -> Plan:
         """How K of a pair of n rows is served: whole where that of all rows is, or where it is small itself."""
-        return "resident" if self.plan == "resident" else self._plan(n, 1)
+        return "resident" if self.plan == "resident" else plan_of(self, self.dtype, n, 1)
 
     def _apart(self, source: CachedColumns) -> bool:
         """Whether each problem is best solved in a cache of its own."""
         return not self.pairs and self.solver(0).shares(self.program(0, source)) > 0
-
-    def program(self, k: int, source: Source) -> SignedQP:
-        """Problem `k` over the K of its rows."""
-        rows = self.rows(k)
-        return self.tasks[k].program(source, self.goals[k].y[rows], self.C[rows])
 
     def finish(self, k: int, qp: SignedQP, solution: Solution) -> None:
         """Keep what the solution of problem `k` says."""
@@ -337,11 +183,6 @@ class Work:
         self.answers[k], self.solutions[k], self.coef[k, self.rows(k)] = answer, solution, answer.coef
         if self.control.done is not None:
             self.control.done(k, solution)
-
-    def solver(self, k: int) -> Solver:
-        """The solver, with a smaller tol where a machine that gave way has smaller sums."""
-        solver, share = self.recipe.solver, self.tasks[k].unit / self.recipe.task.unit
-        return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
 
     def _held_out(self, k: int, qp: SignedQP, solution: Solution, rows: Floats) -> tuple[Floats, Floats]:
         """(decision values by models that have not seen them, whether positive) of original rows of the problem."""
@@ -439,12 +280,3 @@ class Fitted(Member[None]):
         """Tell the training."""
         self.work.finish(self.k, qp, solution)
         self.work.doubts[self.k] = doubt(self.work.tasks[self.k], qp, solution)
-
-
-def _objection(task: Task, y: Floats, C: Floats) -> str:
-    """What a machine says against its targets and C_i, or an empty string."""
-    try:
-        task.check(y, C)
-    except InvalidProblem as error:
-        return str(error)
-    return ""

@@ -21,7 +21,7 @@ from svmcore.tasks import SVR as SVRTask
 from svmcore.tasks import NuSVC as NuSVCTask
 from svmcore.tasks import NuSVR as NuSVRTask
 from svmcore.tasks import OneClass, classification
-from svmcore.train import Recipe, at_once, train, training
+from svmcore.train import Recipe, at_once, opening, train, training
 from svmcore.train.at_once import Boxes, Programs
 
 from ..small_programs import truth
@@ -239,7 +239,7 @@ def test_svc__watched_or_of_large_classes_goes_the_usual_way(counted, capsys):
 def test_svc__pairs_whose_whole_K_is_too_large_have_each_one_of_its_own(counted, monkeypatch):
     X, codes = blobs(200, 5)
     whole = SVC().fit(X, codes)
-    monkeypatch.setattr(training, "SMALL_BYTES", 1 << 17)
+    monkeypatch.setattr(opening, "SMALL_BYTES", 1 << 17)
     asked = []
     pair = PairGrams.pair
     monkeypatch.setattr(PairGrams, "pair", lambda *args: asked.append(args) or pair(*args))

@@ -10,7 +10,7 @@ from scipy import sparse
 from svmcore import RBF, Linear, Precomputed
 from svmcore.errors import InvalidProblem
 from svmcore.estimator import SVC
-from svmcore.train import training
+from svmcore.train import opening
 from svmcore.train.distinct import Distinct, distinct_rows, merge_precomputed, shared
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
@@ -270,9 +270,9 @@ def test_training__of_many_rows_makes_no_copy_of_them_that_stays(form, gamma, mo
         raise AssertionError("a copy of all rows was asked for")
 
     monkeypatch.setattr(Distinct, "rows", property(refuse))
-    exact = training.ExactKernel
+    exact = opening.ExactKernel
     monkeypatch.setattr(
-        training, "ExactKernel", lambda *given, **named: (kept.append(given[1]), exact(*given, **named))[1]
+        opening, "ExactKernel", lambda *given, **named: (kept.append(given[1]), exact(*given, **named))[1]
     )
     model = SVC(gamma=gamma).fit(X, y)
     values = (lambda table: table.data) if sparse.issparse(X) else np.asarray

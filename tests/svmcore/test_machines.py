@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from svmcore import RBF, InvalidProblem, Linear, Status, Sum, Unsupported
 from svmcore.estimator import SVC, SVR, NuSVC, NuSVR, OneClassSVM
-from svmcore.train import training
+from svmcore.train import opening
 
 MACHINES = [NuSVC, SVR, NuSVR, OneClassSVM]
 
@@ -180,8 +180,8 @@ def test_several_targets__are_each_alone_on_one_kernel(data, machine):
 @pytest.mark.parametrize("k", [1, 3])
 def test_several_targets__cost_one_kernel_matrix(k, monkeypatch):
     X, Y = make_regression(600, 5, n_targets=k, random_state=0)
-    filled, fill = [], training.resident_gram
-    monkeypatch.setattr(training, "resident_gram", lambda *given: filled.append(given) or fill(*given))
+    filled, fill = [], opening.resident_gram
+    monkeypatch.setattr(opening, "resident_gram", lambda *given: filled.append(given) or fill(*given))
     assert SVR().fit(X, Y).fit_status_ == 0
     assert len(filled) == 1
 
