@@ -13,7 +13,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["gather_square"]
+__all__ = ["gather_each", "gather_square"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
@@ -58,3 +58,16 @@ def _gather(matrix, rows, columns, shift, at, to, out):  # type: ignore[no-untyp
         for c in range(len(columns)):
             target[to[c]] = source[columns[c]] + shift
             _ask_for(following + size * columns[c])
+
+
+@njit
+def gather_each(matrix, rows, ends, squares):  # type: ignore[no-untyped-def]
+    """Squares of several sets of rows, to `squares`, one after the other; set k is rows[ends[k] : ends[k + 1]]."""
+    at = 0
+    for k in range(len(ends) - 1):
+        members = rows[ends[k] : ends[k + 1]]
+        for row in members:
+            source = matrix[row]
+            for column in members:
+                squares[at] = source[column]
+                at += 1

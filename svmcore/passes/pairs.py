@@ -296,25 +296,22 @@ def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penal
 
 
 @njit
-def solve_each(K, rows, ends, p, lo, hi, codes, groups, tol, most, work, beta, steps, squares):  # type: ignore[no-untyped-def]
+def solve_each(squares, ends, p, lo, hi, codes, groups, tol, most, work, beta, steps):  # type: ignore[no-untyped-def]
     """`solve_pairs` on several programs of so many `groups`, each from its `beta`: one call for many small ones.
 
-    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,); `rows` (m,) are theirs in K (n, n), `codes`
-    (m,) their groups. It takes at most `most` steps for each variable, and no more than change `work` scores. Changes
-    `beta` (m,), writes steps (k,), and to `squares`, one after the other, K of the rows of each.
+    Program k has the variables ends[k] ... ends[k + 1] - 1 of all (m,), `codes` (m,) their groups. K of the variables
+    of each is in `squares`, one after the other. It takes at most `most` steps for each variable, and no more than
+    change `work` scores. Changes `beta` (m,), writes steps (k,).
     """
     at = 0
     for k in range(len(steps)):
         first, stop = ends[k], ends[k + 1]
-        q, idx, s = stop - first, rows[first:stop], p[first:stop].astype(K.dtype)
+        q, s = stop - first, p[first:stop].astype(squares.dtype)
         square, ridge = squares[at : at + q * q].reshape(q, q), np.zeros(q)
         at += q * q
         for r in range(q):
-            row, already = K[idx[r]], beta[first + r]
-            for c in range(q):
-                square[r, c] = row[idx[c]]
-            if already != 0.0:
-                s -= already * square[r]
+            if beta[first + r] != 0.0:
+                s -= beta[first + r] * square[r]
         within = beta[first:stop], lo[first:stop], hi[first:stop], codes[first:stop]
         steps[k] = solve_pairs(square, ridge, s, *within, groups, tol, min(most * q, work // (q + 256)))[0]
 

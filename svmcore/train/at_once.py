@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from svmcore.certificate import Certificate
+from svmcore.passes.gather import gather_each
 from svmcore.passes.pairs import solve_each
 from svmcore.passes.variables import box_of_labels, prove_each
 from svmcore.points import Floats
@@ -157,16 +158,25 @@ class Programs:
 
         def part(first: int, stop: int) -> None:
             for lot in _lots(entries[first:stop], first):
-                self._solve(lot, np.empty(entries[lot].sum()), PRECISION * solver.tol)
+                self._solve(lot, self._squares(lot, entries[lot].sum()), PRECISION * solver.tol)
 
         split_range(len(self.steps), part, least=1 + int(THREAD / entries.mean()))
 
+    def _squares(self, lot: slice, entries: int) -> Floats:
+        """K of the variables of each of a `lot`, one after the other: K itself where that is it."""
+        K, ends = self.gram.matrix, self.ends[lot.start : lot.stop + 1]
+        rows = self.boxes.rows[ends[0] : ends[-1]]
+        if entries == K.size and np.array_equal(rows, np.arange(len(K))):
+            return K.reshape(-1)
+        squares = np.empty(entries)
+        gather_each(K, rows, ends - ends[0], squares)
+        return squares
+
     def _solve(self, lot: slice, squares: Floats, tol: float) -> None:
-        """Those of a `lot`, whose K is in `squares` as long as it takes."""
+        """Those of a `lot`, whose K is in `squares`."""
         gram, boxes, ends = self.gram, self.boxes, self.ends[lot.start : lot.stop + 1]
         box, sums, found = (boxes.p, boxes.lo, boxes.hi, boxes.codes), boxes.sums[lot], self.found[lot]
-        effort = tol, STEPS, WORK, self.beta, self.steps[lot], squares
-        solve_each(gram.matrix, boxes.rows, ends, *box, sums.shape[1], *effort)
+        solve_each(squares, ends, *box, sums.shape[1], tol, STEPS, WORK, self.beta, self.steps[lot])
         off = (0.0, 0.0) if gram.exact is None else gram.rounding  # or else these values are what is meant
         prove_each(squares, ends, *box, sums, *off, self.beta, self.outputs, found)
         at = slice(ends[0], ends[-1])

@@ -110,7 +110,7 @@ class Posed:
         task, rows = self.recipe.task, self.rows(k)
         if type(task).check is Task.check:  # most machines object to nothing
             return task
-        y, C = self.goals[k].y[rows], self.C[rows]
+        y, C = self.targets([k]), self.C[rows]
         error = _objection(task, y, C)
         if not error:
             return task
@@ -129,7 +129,7 @@ class Posed:
             return f"class {self.classes[goal.positive]!s} against the rest"
         return f"classes {self.classes[goal.negative]!s} and {self.classes[goal.positive]!s}"
 
-    def labels(self, every: Sequence[int]) -> Floats:
+    def targets(self, every: Sequence[int]) -> Floats:
         """Of the rows of the problems `every`, one after the other."""
         if self.pairs:
             return labels_of_pairs(self.distinct.codes, len(self.classes), every, [self.rows(k) for k in every])
@@ -137,8 +137,7 @@ class Posed:
 
     def program(self, k: int, source: Source) -> SignedQP:
         """Problem `k` over the K of its rows."""
-        rows = self.rows(k)
-        return self.tasks[k].program(source, self.goals[k].y[rows], self.C[rows])
+        return self.tasks[k].program(source, self.targets([k]), self.C[self.rows(k)])
 
     def solver(self, k: int) -> Solver:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""

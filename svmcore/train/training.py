@@ -106,7 +106,7 @@ class Work(Posed):
             return every, None
         qps: Sequence[SignedQP | None] = [None] * len(every)
         if type(self.recipe.task) is SVC:  # these are many, and nothing else of their programs is asked for
-            boxes = Boxes.of_labels(rows, self.labels(every), C)
+            boxes = Boxes.of_labels(rows, self.targets(every), C)
         else:
             of = [gram if gram.n == len(at) else gram.take(at) for at in rows]
             qps = made = [self.program(k, source) for k, source in zip(every, of, strict=True)]
@@ -190,7 +190,7 @@ class Work(Posed):
         place[rows] = np.arange(len(rows))
         inverse = place[self.distinct.merged.inverse]
         members = inverse >= 0
-        inverse, y = inverse[members], self.goals[k].y[rows]
+        inverse, y = inverse[members], self.targets([k])
         weights, rng = self.distinct.weights[members], np.random.default_rng([self.recipe.seed or 0, k])
 
         def folds() -> Told:
@@ -210,7 +210,7 @@ class Work(Posed):
         if isinstance(source, ResidentGram):
             return source.take(rows)
         if isinstance(source, PairGrams) and self._plan_of_pair(len(rows)) == "resident":
-            codes = self.goals[k].negative, self.goals[k].positive
+            codes = self.distinct.codes[rows[[0, -1]]]
             edges = (np.searchsorted(self.distinct.codes, (code, code + 1)).tolist() for code in codes)
             i, j = (slice(*ends) for ends in edges)
             gram = source.pair(i, j)

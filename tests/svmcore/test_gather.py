@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.gather import gather_square
+from svmcore.passes.gather import gather_each, gather_square
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
@@ -24,3 +24,13 @@ def test_gather__without_places_fills_from_the_first_row_and_column():
     matrix.flags.writeable = False  # as one that is mapped
     gather_square(matrix, np.array([2, 0]), np.array([3, 1, 1]), out)
     np.testing.assert_array_equal(out, [[11.0, 9.0, 9.0], [3.0, 1.0, 1.0]])
+
+
+def test_gather_each__is_the_square_of_every_set_of_rows():
+    rng = np.random.default_rng(2)
+    K, sets = rng.normal(size=(9, 9)), [np.array([4, 0, 7]), np.array([2]), np.array([], np.int64), np.arange(9)]
+    ends = np.cumsum([0, *map(len, sets)])
+    squares = np.full(ends[1] ** 2 + 1 + 81 + 1, np.nan)
+    gather_each(K, np.concatenate(sets), ends, squares)
+    np.testing.assert_array_equal(squares[:-1], np.concatenate([K[np.ix_(rows, rows)].ravel() for rows in sets]))
+    assert np.isnan(squares[-1])
