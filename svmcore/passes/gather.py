@@ -66,8 +66,7 @@ def gather_each(matrix, rows, ends, squares):  # type: ignore[no-untyped-def]
     at = 0
     for k in range(len(ends) - 1):
         members = rows[ends[k] : ends[k + 1]]
-        for row in members:
-            source = matrix[row]
-            for column in members:
-                squares[at] = source[column]
-                at += 1
+        q = len(members)
+        places, square = np.arange(q), squares[at : at + q * q].reshape(q, q)
+        _gather(matrix, members, members, squares.dtype.type(0), places, places, square)
+        at += q * q

@@ -49,9 +49,9 @@ class Work(Posed):
 
     def __init__(self, recipe: Recipe, distinct: Distinct, classes: Floats, control: Control) -> None:
         super().__init__(recipe, distinct, classes)
-        self.control, small = control, len(distinct.total) <= EXACT_ROWS
+        self.control, few = control, len(distinct.total) <= EXACT_ROWS
         self.start: Floats | None = None  # (k, m)
-        self.dtype = np.dtype(np.float64 if small else recipe.solver.column_dtype)
+        self.dtype = np.dtype(np.float64 if few else recipe.solver.column_dtype)
         self.coef = np.zeros((len(self.goals), len(distinct.total)))
         self.solutions: list[Solution] = [None] * len(self.goals)  # type: ignore[list-item]
         self.answers: list[Answer] = [None] * len(self.goals)  # type: ignore[list-item]

@@ -97,6 +97,19 @@ def test_split_range__has_all_threads_after_a_call_that_failed(monkeypatch):
     assert len(ranges_of(100)) == 3
 
 
+def test_split_range__the_caller_does_the_first_part_itself_and_splits_it_no_further(monkeypatch):
+    monkeypatch.setattr(thread_pool, "n_threads", lambda: 3)
+    monkeypatch.setattr(thread_pool, "_pools", [thread_pool._Pool()])
+    found = {}
+    split_range(90, lambda start, stop: found.update({start: (threading.get_ident(), ranges_of(100))}))
+    assert found[0][0] == threading.get_ident()
+    assert threading.get_ident() not in {found[30][0], found[60][0]}
+    assert all(ranges == [(0, 100)] for _, ranges in found.values())
+    with pytest.raises(ZeroDivisionError):
+        split_range(90, lambda start, stop: 1 // start)  # the caller's part fails alone
+    assert len(ranges_of(100)) == 3
+
+
 FITS = """
     import hashlib, json, warnings
     import numpy as np
