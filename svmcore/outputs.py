@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.variables import ROUNDED_SUM, dual_sums, exact_sum, group_ends, weighted
+from svmcore.passes.proof.variables import ROUNDED_SUM, dual_sums, exact_sum, group_ends, weighted
 from svmcore.points import Floats
 from svmcore.primal import Objectives, at_groups, primal_at, slope
 from svmcore.qp import SignedQP

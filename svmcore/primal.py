@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore.passes.variables import bends, bent_multiplier, jump_multiplier, losses
+from svmcore.passes.proof.variables import bends, bent_multiplier, jump_multiplier, losses
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.gather import gather_square
+from svmcore.passes.matrix.gather import gather_square
 from svmcore.points import Floats
 
 __all__ = ["Known", "Squares", "gather_known", "squares"]

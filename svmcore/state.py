@@ -10,9 +10,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from svmcore.passes.columns import add_columns
-from svmcore.passes.gather import gather_square
-from svmcore.passes.working_set import extremes
+from svmcore.passes.matrix.columns import add_columns
+from svmcore.passes.matrix.gather import gather_square
+from svmcore.passes.steps.working_set import extremes
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources.base import CHUNK, matvec

@@ -19,7 +19,7 @@ from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources import ComputedColumns
 from svmcore.train.choice import End, Fewest, Rows, output_error
-from svmcore.train.plan import served_kernel
+from svmcore.train.posing.plan import served_kernel
 
 __all__ = ["Judges", "columns_of", "fewest_errors", "held_out", "tested"]
 

@@ -27,7 +27,7 @@ from svmcore.model import Target
 from svmcore.qp import SignedQP
 from svmcore.sources import FactorRows, ResidentGram, Source
 from svmcore.tasks import Task
-from svmcore.train.plan import served_kernel
+from svmcore.train.posing.plan import served_kernel
 
 __all__ = [
     "ProblemTask",

@@ -17,7 +17,7 @@ from pipeline.kernel.gram import columns_fingerprint, gram_fingerprint, gram_fol
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.solvers import Solver
-from svmcore.train.plan import SMALL_BYTES, choose_plan, served_kernel
+from svmcore.train.posing.plan import SMALL_BYTES, choose_plan, served_kernel
 
 __all__ = ["KernelPlan", "asked_or_chosen", "held_as", "holds_all", "plan_kernel", "planned_alone"]
 

@@ -18,7 +18,7 @@ from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats
 from svmcore.sources import ComputedColumns, Factor, ResidentGram, Source, resident_gram
-from svmcore.train.plan import cached, served_kernel
+from svmcore.train.posing.plan import cached, served_kernel
 
 __all__ = ["WorkerColumns", "columns_for", "computed_columns"]
 

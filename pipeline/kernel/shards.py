@@ -15,7 +15,7 @@ from pipeline.kernel.choose import KernelPlan
 from pipeline.rows.dataset import open_dataset
 from svmcore.kernels import Kernel
 from svmcore.shards import Envelope, Host, Reply, ShardedSource
-from svmcore.train.plan import served_kernel
+from svmcore.train.posing.plan import served_kernel
 
 __all__ = ["WorkerShards", "open_shards"]
 

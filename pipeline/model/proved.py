@@ -14,7 +14,7 @@ from pipeline.answers.result import ProblemResult
 from svmcore.model import Model
 from svmcore.model.multiclass import is_told
 from svmcore.train.doubt import Doubts
-from svmcore.train.plan import served_kernel
+from svmcore.train.posing.plan import served_kernel
 
 __all__ = ["proved_labels"]
 

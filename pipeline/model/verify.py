@@ -51,7 +51,7 @@ from svmcore.solvers import Outcome, Solver
 from svmcore.solvers.base import judged
 from svmcore.sources import CachedColumns, ComputedColumns
 from svmcore.tasks import Task
-from svmcore.train.plan import served_kernel
+from svmcore.train.posing.plan import served_kernel
 
 __all__ = ["verify"]
 

@@ -17,8 +17,8 @@ from scipy import sparse
 
 from svmcore.errors import InputError
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
-from svmcore.passes.kernel_tiles import Blocks, Tiles
-from svmcore.passes.kernel_values import sums_of_values
+from svmcore.passes.kernel.kernel_tiles import Blocks, Tiles
+from svmcore.passes.kernel.kernel_values import sums_of_values
 from svmcore.points import Extent, Floats, Moments, Points, Rows, check_fit, inner_products
 from svmcore.points.byte_products import byte_products, products_size
 from svmcore.points.lattice import sides
@@ -102,7 +102,7 @@ class Kernel(Plugin, ABC):
         return out
 
     def add_sums(self, P: Points, Q: Points, weights: Floats, out: Floats, memory: Floats) -> None:
-        """Add K weights' to `out` (n, k), of float32 values, as `svmcore.passes.kernel_values.sums_of_values` does.
+        """Add K weights' to `out` (n, k), of float32 values, as `kernel_values.sums_of_values` does.
 
         `memory` (n, m) may hold the values. The last of the weights (k, m) are of absolute values.
         """

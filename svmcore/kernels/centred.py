@@ -21,7 +21,7 @@ import numpy as np
 
 from svmcore.kernels.base import InnerProductKernel
 from svmcore.kernels.rounding import MORE, UNIT64, Errors, Rounding
-from svmcore.passes.centred_powers import centred_powers
+from svmcore.passes.kernel.centred_powers import centred_powers
 from svmcore.points import Floats, Moments, Points
 
 __all__ = ["CentredLinear", "CentredPolynomial"]

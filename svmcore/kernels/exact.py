@@ -17,7 +17,8 @@ from scipy import sparse
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.precomputed import Precomputed
 from svmcore.kernels.rounding import UNIT64, Rounding, largest_exponent_share, of_sums
-from svmcore.passes.compensated import (
+from svmcore.passes.kernel.kernel_tiles import GRAIN, Tiles
+from svmcore.passes.proof.compensated import (
     gaussian_outputs,
     outputs_of_csr,
     outputs_of_dense,
@@ -28,7 +29,6 @@ from svmcore.passes.compensated import (
     weights_of_csr,
     weights_of_dense,
 )
-from svmcore.passes.kernel_tiles import GRAIN, Tiles
 from svmcore.points import Extent, Floats, Moments, Points, Rows
 from svmcore.points.fine import FINE_FEATURES
 from svmcore.runtime.threads import split_range

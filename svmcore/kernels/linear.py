@@ -6,7 +6,7 @@ from typing import ClassVar
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.centred import CentredLinear
 from svmcore.kernels.rounding import Errors, Rounding
-from svmcore.passes.kernel_values import float64_pass
+from svmcore.passes.kernel.kernel_values import float64_pass
 from svmcore.points import Floats, Moments
 
 __all__ = ["Linear"]

@@ -9,7 +9,7 @@ from svmcore.errors import InputError
 from svmcore.kernels.base import InnerProductKernel, Kernel, check_gamma, check_number
 from svmcore.kernels.centred import CentredPolynomial
 from svmcore.kernels.rounding import MORE, UNIT64, Errors, Rounding, resolved_gamma
-from svmcore.passes.kernel_values import float64_pass
+from svmcore.passes.kernel.kernel_values import float64_pass
 from svmcore.points import Floats, Moments
 
 __all__ = ["Polynomial"]

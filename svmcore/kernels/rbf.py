@@ -18,8 +18,8 @@ from svmcore.kernels.rounding import (
     of_sums,
     resolved_gamma,
 )
-from svmcore.passes.kernel_tiles import Distances, FineProducts, Products, Tiles
-from svmcore.passes.kernel_values import (
+from svmcore.passes.kernel.kernel_tiles import Distances, FineProducts, Products, Tiles
+from svmcore.passes.kernel.kernel_values import (
     EXP_FLOAT32,
     LARGEST_FLOAT32,
     exp_of_differences,

@@ -8,7 +8,7 @@ import numpy as np
 
 from svmcore.kernels.base import InnerProductKernel, check_gamma, check_number
 from svmcore.kernels.rounding import MORE, UNIT64, Errors, Rounding, resolved_gamma
-from svmcore.passes.kernel_values import float64_pass
+from svmcore.passes.kernel.kernel_values import float64_pass
 from svmcore.points import Floats, Moments
 
 __all__ = ["Tanh"]

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.linalg.lapack import get_lapack_funcs
 
-from svmcore.passes.gather import gather_square
+from svmcore.passes.matrix.gather import gather_square
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.rounding import MORE, UNIT32, Errors, Rounding, of_sums
-from svmcore.passes.kernel_values import TERMS, sums_of_values
+from svmcore.passes.kernel.kernel_values import TERMS, sums_of_values
 from svmcore.points import Floats, Points, Rows
 from svmcore.points.byte_products import COLUMNS
 from svmcore.points.listed import ListedRows, listed_products, listed_rows

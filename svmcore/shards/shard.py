@@ -16,7 +16,7 @@ import numpy as np
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.rounding import Rounding
-from svmcore.passes.columns import add_columns
+from svmcore.passes.matrix.columns import add_columns
 from svmcore.points import Extent, Floats, Points, Rows
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.shards.met import Met

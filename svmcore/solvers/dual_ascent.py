@@ -8,7 +8,7 @@ import numpy as np
 
 from svmcore.errors import InputError
 from svmcore.monitor import Monitor
-from svmcore.passes.coordinates import coordinate_pass
+from svmcore.passes.steps.coordinates import coordinate_pass
 from svmcore.points import Floats
 from svmcore.qp import Bias, SignedQP
 from svmcore.solution import Status

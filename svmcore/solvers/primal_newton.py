@@ -19,7 +19,7 @@ import numpy as np
 from scipy import linalg
 
 from svmcore.monitor import Monitor
-from svmcore.passes.gather import gather_square
+from svmcore.passes.matrix.gather import gather_square
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status

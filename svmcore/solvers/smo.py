@@ -1,12 +1,12 @@
 """The production solver: SMO on working sets, over any source of columns.
 
-A round adds the worst violators of both ends to the working set, solves the program restricted to it on the
-contiguous square of K with compiled second-order SMO (`svmcore.passes.pairs`), and applies what changed to the scores
-of all rows in one pass. Members stay until their place is needed, free variables longest, so that late rounds solve
-for all of them at once; those far behind their bound are left out of a round, and the square of the others fits a
-cache. Where pairs crawl, an interior point finishes the set directly, and where they end though the program is flat,
-conjugate gradients move all free variables together (`svmcore.passes.free_steps`). The loop talks to the n-vectors
-only through `svmcore.state.WorkingSetState`, so they may live in memory or in shards.
+A round adds the worst violators of both ends to the working set, solves the program restricted to it on the contiguous
+square of K with compiled second-order SMO (`svmcore.passes.steps.pairs`), and applies what changed to the scores of all
+rows in one pass. Members stay until their place is needed, free variables longest, so that late rounds solve for all of
+them at once; those far behind their bound are left out of a round, and the square of the others fits a cache. Where
+pairs crawl, an interior point finishes the set directly, and where they end though the program is flat, conjugate
+gradients move all free variables together (`svmcore.passes.steps.free_steps`). The loop talks to the n-vectors only
+through `svmcore.state.WorkingSetState`, so they may live in memory or in shards.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from svmcore.monitor import Monitor
-from svmcore.passes.coordinates import solve_box
-from svmcore.passes.free_steps import free_steps
-from svmcore.passes.gather import gather_square
-from svmcore.passes.pairs import solve_pairs
-from svmcore.passes.working_set import count_free, moving
+from svmcore.passes.matrix.gather import gather_square
+from svmcore.passes.steps.coordinates import solve_box
+from svmcore.passes.steps.free_steps import free_steps
+from svmcore.passes.steps.pairs import solve_pairs
+from svmcore.passes.steps.working_set import count_free, moving
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from svmcore.passes.working_set import mirror_rows
+from svmcore.passes.steps.working_set import mirror_rows
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from svmcore.errors import Unsupported
-from svmcore.passes.columns import add_columns, add_columns_and_sizes, add_columns_by_sign, add_columns_compensated
+from svmcore.passes.matrix.columns import (
+    add_columns,
+    add_columns_and_sizes,
+    add_columns_by_sign,
+    add_columns_compensated,
+)
 from svmcore.points import Floats, Rows
 
 if TYPE_CHECKING:

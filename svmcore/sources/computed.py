@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.columns import Weighted, add_block, place_rows, weighted
+from svmcore.passes.matrix.columns import Weighted, add_block, place_rows, weighted
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source

@@ -3,7 +3,7 @@
 import numpy as np
 
 from svmcore.kernels.linear import Linear
-from svmcore.passes.compensated import outputs_of_csr, outputs_of_dense, weights_of_csr, weights_of_dense
+from svmcore.passes.proof.compensated import outputs_of_csr, outputs_of_dense, weights_of_csr, weights_of_dense
 from svmcore.points import Floats, Moments, Points, Rows
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Factor, Source

@@ -8,8 +8,8 @@ import numpy as np
 
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel, blocks
-from svmcore.passes.gather import gather_square
-from svmcore.passes.mirror import write_mirrored
+from svmcore.passes.matrix.gather import gather_square
+from svmcore.passes.matrix.mirror import write_mirrored
 from svmcore.points import Floats, Points
 from svmcore.points.byte_products import COLUMNS
 from svmcore.runtime.memory import empty

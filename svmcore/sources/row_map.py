@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from svmcore.passes.row_products import (
+from svmcore.passes.kernel.row_products import (
     ROWS,
     csr_outputs,
     csr_weights,

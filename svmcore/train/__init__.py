@@ -2,7 +2,7 @@
 
 from svmcore.train.control import Control
 from svmcore.train.fit import train
-from svmcore.train.recipe import Recipe
+from svmcore.train.posing.recipe import Recipe
 from svmcore.train.trained import Training
 
 __all__ = ["Control", "Recipe", "Training", "train"]

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from svmcore.certificate import Certificate
-from svmcore.passes.gather import gather_each
-from svmcore.passes.pairs import solve_each
-from svmcore.passes.variables import box_of_labels, prove_each
+from svmcore.passes.matrix.gather import gather_each
+from svmcore.passes.proof.variables import box_of_labels, prove_each
+from svmcore.passes.steps.pairs import solve_each
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import split_range
@@ -23,10 +23,11 @@ from svmcore.solvers.auto import Auto
 from svmcore.sources import ResidentGram
 from svmcore.tasks import Task
 from svmcore.train.doubt import Doubt, doubt_each
-from svmcore.train.plan import EXACT_ROWS
-from svmcore.train.recipe import Recipe
+from svmcore.train.posing.plan import EXACT_ROWS
+from svmcore.train.posing.posed import smallest
+from svmcore.train.posing.recipe import Recipe
 
-__all__ = ["Boxes", "Programs", "are_small", "knows", "most_seconds", "most_variables", "smallest", "takes"]
+__all__ = ["Boxes", "Programs", "are_small", "knows", "most_seconds", "most_variables", "takes"]
 
 SMALL_ROWS = 1536  # of a program that is solved as a whole, without choosing rows to work on,
 SMALL_PRODUCTS = 2e8  # and of numbers in its K, which float64 takes longer for than float32 or bytes
@@ -37,13 +38,6 @@ LOT = 1 << 16  # and that stay in the second-level cache until all that reads th
 LARGEST = 1e6  # C_i beyond which hardly a variable meets its bound: a hard margin but in name, and no easy program
 STEPS = 30  # for each variable at most: more is no easy program,
 WORK = 5_000_000  # nor is one whose steps change so many scores
-PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
-
-
-@functools.lru_cache(maxsize=64)  # all fits of a search have the same one
-def smallest(task: Task, C: float) -> SignedQP:
-    """The smallest program of a machine, of two rows: what solvers can object to shows in it."""
-    return task.program(ResidentGram(np.eye(2)), PAIR, C)
 
 
 def takes(recipe: Recipe, C: Floats) -> bool:

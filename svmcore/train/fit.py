@@ -10,10 +10,10 @@ from svmcore.runtime.threads import one_blas_thread
 from svmcore.solvers import SMO
 from svmcore.squares import give_back
 from svmcore.train.control import Control
-from svmcore.train.distinct import distinct_rows
 from svmcore.train.low_rank import LowRankWork
-from svmcore.train.posed import resolved
-from svmcore.train.recipe import Recipe
+from svmcore.train.posing.distinct import distinct_rows
+from svmcore.train.posing.posed import resolved
+from svmcore.train.posing.recipe import Recipe
 from svmcore.train.trained import Training
 from svmcore.train.training import Work
 

@@ -11,8 +11,8 @@ from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.points import Floats, Rows
 from svmcore.sources import ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
-from svmcore.train.plan import EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
-from svmcore.train.posed import Posed
+from svmcore.train.posing.plan import EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
+from svmcore.train.posing.posed import Posed
 
 __all__ = ["PSD_ROWS", "Opened", "opened", "plan_of"]
 

@@ -20,8 +20,8 @@ from svmcore.errors import SVMError
 from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
-from svmcore.passes.columns import add_columns
-from svmcore.passes.gather import gather_square
+from svmcore.passes.matrix.columns import add_columns
+from svmcore.passes.matrix.gather import gather_square
 from svmcore.points import Floats, Merged, Points, Rows, merge_rows
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import one_blas_thread
@@ -33,12 +33,12 @@ from svmcore.squares import give_back
 from svmcore.tasks import Answer
 from svmcore.train.at_once import are_small, most_variables, takes
 from svmcore.train.control import Control
-from svmcore.train.distinct import Distinct, by_code, merge_precomputed
 from svmcore.train.folds import Chain, Fold, solve
 from svmcore.train.opening import PSD_ROWS
-from svmcore.train.plan import EXACT_ROWS, SMALL_BYTES, cached
-from svmcore.train.posed import resolved
-from svmcore.train.recipe import Recipe
+from svmcore.train.posing.distinct import Distinct, by_code, merge_precomputed
+from svmcore.train.posing.plan import EXACT_ROWS, SMALL_BYTES, cached
+from svmcore.train.posing.posed import resolved
+from svmcore.train.posing.recipe import Recipe
 from svmcore.train.trained import Training
 from svmcore.train.training import Work
 

@@ -8,7 +8,7 @@ from svmcore.points import Floats
 from svmcore.solution import Solution
 from svmcore.tasks import Answer
 from svmcore.train.doubt import Doubts
-from svmcore.train.plan import Plan
+from svmcore.train.posing.plan import Plan
 
 __all__ = ["Training"]
 

@@ -24,12 +24,12 @@ from svmcore.tasks import SVC, Answer
 from svmcore.train.at_once import Boxes, Programs, are_small, knows, most_seconds, most_variables, takes
 from svmcore.train.chains import NOWHERE, Kept, Problem, Start, held_out_decisions
 from svmcore.train.control import Control
-from svmcore.train.distinct import Distinct
 from svmcore.train.doubt import Doubts, doubt
 from svmcore.train.opening import opened, plan_of
-from svmcore.train.plan import EXACT_ROWS, Plan, cached
-from svmcore.train.posed import Posed
-from svmcore.train.recipe import Recipe
+from svmcore.train.posing.distinct import Distinct
+from svmcore.train.posing.plan import EXACT_ROWS, Plan, cached
+from svmcore.train.posing.posed import Posed
+from svmcore.train.posing.recipe import Recipe
 from svmcore.train.trained import Training
 
 __all__ = ["Fitted", "Member", "Work"]

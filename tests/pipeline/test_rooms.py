@@ -22,7 +22,7 @@ def test_storage__alone_mirrors_and_writes_manifests():
 
 ONCE = {
     "solver.solve(qp, beta": "svmcore/train/chains/loop.py",  # the solve loop
-    "def choose_plan(": "svmcore/train/plan.py",
+    "def choose_plan(": "svmcore/train/posing/plan.py",
     "Model(kernel, vectors(": "svmcore/model/trained.py",  # answers to a model
     '"peak_memory_bytes": peak_memory_bytes()': "pipeline/running/publish.py",  # the record of a run
     "old.replace(new)": "pipeline/storage/files.py",  # the one rename that publishes

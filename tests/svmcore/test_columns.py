@@ -8,7 +8,7 @@ from scipy import sparse
 
 from svmcore import RBF, CachedColumns, ComputedColumns, Linear, Points, ResidentGram, Source
 from svmcore.errors import InvalidProblem, MemoryLimit
-from svmcore.passes.columns import add_columns_by_sign
+from svmcore.passes.matrix.columns import add_columns_by_sign
 from svmcore.solvers import smo
 from svmcore.solvers.smo import SMO
 from svmcore.sources import matvec

@@ -11,7 +11,7 @@ from svmcore import RBF, Linear, Precomputed
 from svmcore.errors import InvalidProblem
 from svmcore.estimator import SVC
 from svmcore.train import opening
-from svmcore.train.distinct import Distinct, distinct_rows, merge_precomputed, shared
+from svmcore.train.posing.distinct import Distinct, distinct_rows, merge_precomputed, shared
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
 CODES = np.array([0, 1, 0, 1, 1, 1])

@@ -13,8 +13,8 @@ from scipy import sparse
 from svmcore import RBF, Kernel, Linear, Points, Polynomial
 from svmcore.kernels import Precomputed
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.kernel_sums import sums_of_products
-from svmcore.passes.kernel_tiles import GRAIN, ROWS, WIDTH
+from svmcore.passes.kernel.kernel_sums import sums_of_products
+from svmcore.passes.kernel.kernel_tiles import GRAIN, ROWS, WIDTH
 from svmcore.points import prepared
 
 from ..exact_values import FORMS, KERNELS, exact, rows

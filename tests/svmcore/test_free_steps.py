@@ -6,7 +6,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.svm import SVC as LibSVM
 
 from svmcore.estimator import SVC as Estimator
-from svmcore.passes.free_steps import free_steps
+from svmcore.passes.steps.free_steps import free_steps
 
 from ..small_programs import a_program, scores
 

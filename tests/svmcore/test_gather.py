@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.gather import gather_each, gather_square
+from svmcore.passes.matrix.gather import gather_each, gather_square
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.mirror import write_mirrored
-from svmcore.passes.working_set import mirror_rows
+from svmcore.passes.matrix.mirror import write_mirrored
+from svmcore.passes.steps.working_set import mirror_rows
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (16, 16), (15, 17), (33, 100), (64, 48)])

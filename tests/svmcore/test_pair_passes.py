@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.pairs import FAR, farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
+from svmcore.passes.steps.pairs import FAR, farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
 from svmcore.solvers.textbook.pairs import PairArrays
 
 from ..reference import textbook

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from svmcore.passes import pairs
-from svmcore.passes.pairs import pair_step, solve_pairs
+from svmcore.passes.steps import pairs
+from svmcore.passes.steps.pairs import pair_step, solve_pairs
 
 from ..reference import textbook
 from ..small_programs import a_program, gap_of, scores

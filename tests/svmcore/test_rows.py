@@ -11,7 +11,7 @@ from scipy import sparse
 
 from svmcore import merge_rows
 from svmcore.points.identical import row_hash
-from svmcore.train.distinct import shared
+from svmcore.train.posing.distinct import shared
 
 tables = arrays(
     np.float64, st.tuples(st.integers(1, 30), st.integers(1, 3)), elements=st.sampled_from([0.0, -0.0, 1.0, 2.5])

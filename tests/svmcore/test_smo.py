@@ -30,7 +30,7 @@ from svmcore import (
     certify,
     classification,
 )
-from svmcore.passes import pairs as _passes
+from svmcore.passes.steps import pairs as _passes
 from svmcore.solvers.base import ConvergenceWarning
 
 

@@ -101,7 +101,7 @@ def test_estimator__has_the_same_bits_on_any_number_of_jobs_and_watched(changed,
     """Of rows that are on no lattice too, whose products round as they lie among others."""
     X, codes = images(p=40)
     X += np.random.default_rng(3).normal(size=X.shape)
-    monkeypatch.setattr("svmcore.train.plan.SMALL_BYTES", 0)
+    monkeypatch.setattr("svmcore.train.posing.plan.SMALL_BYTES", 0)
     monkeypatch.setattr("svmcore.train.opening.SMALL_BYTES", 0)
     machine = SVC(C=4.0, gamma=1e-5, cache_size=20, multi_class="ovr", n_jobs=4)
     first = machine.fit(X, codes)

@@ -16,7 +16,7 @@ from svmcore.errors import InputError, Unsupported
 from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
 from svmcore.qp import Groups, SignedQP
-from svmcore.train.plan import cached
+from svmcore.train.posing.plan import cached
 
 
 def shifted(n=3000, seed=0):

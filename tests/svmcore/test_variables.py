@@ -7,7 +7,7 @@ import pytest
 
 from svmcore import ResidentGram, SignedQP
 from svmcore.errors import InvalidProblem
-from svmcore.passes import variables as passes
+from svmcore.passes.proof import variables as passes
 from svmcore.qp import Groups
 
 INF, EPS = np.inf, float(np.finfo(np.float64).eps)

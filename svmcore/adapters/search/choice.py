@@ -13,7 +13,7 @@ from svmcore.points import Floats
 from svmcore.sources import ComputedColumns
 from svmcore.train.choice import Choice, End, Fewest, Rows, objection, output_error
 from svmcore.train.control import Control
-from svmcore.train.plan import EXACT_ROWS
+from svmcore.train.posing.plan import EXACT_ROWS
 from svmcore.train.shared import Found
 from svmcore.train.training import Work
 

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from svmcore.passes.row_products import least_rates
+from svmcore.passes.kernel.row_products import least_rates
 from svmcore.solvers.interior.polish import Polish
 from svmcore.solvers.interior.program import Newton, Program
 from svmcore.solvers.interior.systems import Dense, Floats, LowRank, System

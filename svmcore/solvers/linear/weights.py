@@ -13,7 +13,7 @@ Bertsekas (1982), Constrained optimization and Lagrange multiplier methods.
 
 import numpy as np
 
-from svmcore.passes.coordinates import csr_pass, dense_pass
+from svmcore.passes.steps.coordinates import csr_pass, dense_pass
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solvers.base import box_gap

@@ -25,7 +25,7 @@ from svmcore.train.choice.between import End, Rows
 from svmcore.train.choice.claim import Choice
 from svmcore.train.choice.fewest import Fewest, objection, output_error
 from svmcore.train.control import Control
-from svmcore.train.posed import resolved
+from svmcore.train.posing.posed import resolved
 from svmcore.train.shared import Part, Table
 from svmcore.train.training import Work
 

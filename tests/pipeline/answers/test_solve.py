@@ -27,7 +27,7 @@ from pipeline.storage.sealed import Sealed
 from svmcore.kernels import Kernel
 from svmcore.solvers import shrinking
 from svmcore.sources import ResidentGram, resident
-from svmcore.train.plan import cached
+from svmcore.train.posing.plan import cached
 
 GAMMA, C = 0.1, 5.0
 

@@ -11,12 +11,12 @@ import functools
 import numpy as np
 
 from svmcore.certificate import Certificate, evaluate
-from svmcore.passes.variables import beyond_bounds
+from svmcore.passes.proof.variables import beyond_bounds
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
 from svmcore.sources.base import matvec_and_sizes
-from svmcore.train.distinct import Distinct, shared
+from svmcore.train.posing.distinct import Distinct, shared
 
 __all__ = ["Copies"]
 

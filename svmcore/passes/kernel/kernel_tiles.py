@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.kernel_sums import (
+from svmcore.passes.kernel.kernel_sums import (
     sums_of_distances,
     sums_of_products,
     values_of_distances,

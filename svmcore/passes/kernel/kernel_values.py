@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from svmcore.passes.kernel_sums import values_of_distances, values_of_products
+from svmcore.passes.kernel.kernel_sums import values_of_distances, values_of_products
 from svmcore.points import Floats, Moments
 from svmcore.runtime.compiled import njit_fused, njit_sums
 

@@ -18,14 +18,21 @@ from svmcore.model.multiclass import labels_of_pairs, rows_of_pairs
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
-from svmcore.sources import Source
+from svmcore.sources import ResidentGram, Source
 from svmcore.tasks import Task
-from svmcore.train.at_once import smallest
-from svmcore.train.copies import Copies
-from svmcore.train.distinct import Distinct
-from svmcore.train.recipe import Recipe
+from svmcore.train.posing.copies import Copies
+from svmcore.train.posing.distinct import Distinct
+from svmcore.train.posing.recipe import Recipe
 
-__all__ = ["Posed", "resolved"]
+__all__ = ["Posed", "resolved", "smallest"]
+
+PAIR = np.array([1.0, -1.0])  # targets of the smallest program of a machine
+
+
+@functools.lru_cache(maxsize=64)  # all fits of a search have the same one
+def smallest(task: Task, C: float) -> SignedQP:
+    """The smallest program of a machine, of two rows: what solvers can object to shows in it."""
+    return task.program(ResidentGram(np.eye(2)), PAIR, C)
 
 
 def resolved(recipe: Recipe, distinct: Distinct, n_features: int) -> Recipe:

@@ -10,7 +10,7 @@ from svmcore.points import Floats
 from svmcore.solvers import SMO, Solver
 from svmcore.sources import FactorRows
 from svmcore.tasks import SVC, Task
-from svmcore.train.plan import served_kernel
+from svmcore.train.posing.plan import served_kernel
 
 __all__ = ["Recipe"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from svmcore.passes.mirror import write_mirrored
+from svmcore.passes.matrix.mirror import write_mirrored
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range

@@ -1,0 +1,1 @@
+"""Values of kernels, and sums of them, tile by tile."""

@@ -1,0 +1,1 @@
+"""A K that is there: sums of its columns, squares gathered from it, triangles mirrored."""

@@ -1,0 +1,1 @@
+"""What a certificate is made of: sums over the variables, and values in twice the digits."""

@@ -1,0 +1,1 @@
+"""Steps of solvers, and what decides who takes part in them."""
