@@ -1,0 +1,28 @@
+"""`make mutants` can plant its faults: it takes hours, so nobody would see for long that the source has moved on."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def listed(name):
+    return tomllib.loads((ROOT / "tests" / "mutants" / name).read_text())
+
+
+@pytest.mark.parametrize(
+    "fault", listed("planted.toml")["planted"], ids=lambda fault: f"{fault['module']}: {fault['what']}"
+)
+def test_planted__fault_has_its_one_place_and_a_module_whose_tests_should_notice(fault):
+    assert (ROOT / fault["path"]).read_text().count(fault["was"]) == 1
+    assert fault["module"] in listed("modules.toml")
+
+
+@pytest.mark.parametrize("name", listed("modules.toml"))
+def test_modules__and_their_tests_are_there(name):
+    module = listed("modules.toml")[name]
+    for test in (module["path"], *(given for given in module["tests"] if ".py" in given)):  # others are options
+        path, _, function = test.partition("::")
+        assert function.partition("[")[0] in (ROOT / path).read_text()
