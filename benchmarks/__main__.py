@@ -20,6 +20,8 @@ BESIDE = {
     "low_rank": "machines of low rank",
     "scale": "shards on two workers against one process",
     "plans": "what each plan foretells and takes",
+    "avx2": "single fits held to AVX2",
+    "cores": "phases of single fits on 1 and 2 threads, on 16 and 64 emulated",
 }  # modules of suites with `run` and `show`
 
 

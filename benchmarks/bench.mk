@@ -8,6 +8,8 @@
 #   make bench-probabilities DATA=PATH [ONLY=marginflow] [ROWS=3000]
 #   make bench-scale DATA=PATH [ONLY=mnist-60000-shards,generated-500000-shards,kernel-stage] [ROWS=8000]
 #   make bench-plans DATA=PATH [ONLY=letter,a9a] [ROWS=8000]
+#   make bench-avx2 DATA=PATH [ONLY=a9a,ijcnn1] [ROWS=8000]
+#   make bench-cores DATA=PATH [ONLY=a9a,ijcnn1] [ROWS=8000]
 #   make bench-low-rank DATA=PATH [ONLY=generated-1m-rank-500] [ROWS=8000]
 #   make bench-truth [MINUTES=60] [ONLY=linear,phoneme] [JOBS=2] [RESUME=1] [REUSE_PEER=1] [BASELINE=1]
 #   make bench-truth-libsvm [MINUTES=60] [JOBS=2]    LIBSVM's answers alone, in advance, for REUSE_PEER=1
@@ -18,7 +20,7 @@ BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-classes bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-plans bench-scale bench-truth bench-truth-libsvm bench-report
+.PHONY: bench bench-classes bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-plans bench-avx2 bench-cores bench-scale bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -58,6 +60,14 @@ bench-low-rank: .env-bench/ready
 
 bench-plans: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks plans $(BENCH_RUN)
+
+bench-avx2: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks avx2 $(BENCH_RUN)
+	$(if $(ROWS),,$(BENCH_PYTHON) -m benchmarks report)
+
+bench-cores: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks cores $(BENCH_RUN)
+	$(if $(ROWS),,$(BENCH_PYTHON) -m benchmarks report)
 
 bench-linear: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks linear $(if $(CASES),--only "$(CASES)") $(if $(ROWS),--rows $(ROWS))

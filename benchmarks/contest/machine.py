@@ -17,6 +17,7 @@ GEMM_SHAPE = (1024, 768, 8192)
 EXP_BLOCK = 2**16
 STREAM_BYTES = 2**28
 REPEATS = 5
+LATTICE_ROWS, LATTICE_TILE = 18_432, 384  # whole tiles of products of bytes
 
 
 @dataclass(frozen=True)
@@ -30,27 +31,30 @@ class Rates:
 
 @dataclass(frozen=True)
 class Floor:
-    """Least seconds for a plan's kernel entries: 2p flop, one exponential and four bytes each."""
+    """Least seconds for a plan's kernel entries: a product of rows, one exponential and four bytes each."""
 
     plan: str
     entries: float
-    gemm_seconds: float
+    product_seconds: float
     exp_seconds: float
     memory_seconds: float
 
     @property
     def seconds(self) -> float:
         """Their sum: the three share the cores, and blocks larger than the cache run them one after the other."""
-        return self.gemm_seconds + self.exp_seconds + self.memory_seconds
+        return self.product_seconds + self.exp_seconds + self.memory_seconds
 
 
-def floor(rates: Rates, n: int, p: int, n_support: int, resident: bool) -> Floor:
-    """Return the floor over n distinct rows: the support vectors' columns, or half the Gram if resident."""
+def floor(rates: Rates, n: int, p: int, n_support: int, resident: bool, product: float | None = None) -> Floor:
+    """Return the floor over n distinct rows: the support vectors' columns, or half the Gram if resident.
+
+    A product takes `product` seconds, or 2p flop of float32.
+    """
     entries = n * (n + 1) / 2 if resident else float(n_support) * n
     return Floor(
         "resident" if resident else "columns",
         entries,
-        entries * 2 * p / rates.gemm_flops,
+        entries * (2 * p / rates.gemm_flops if product is None else product),
         entries / rates.exp_per_second,
         entries * 4 / rates.write_bytes_per_second,
     )
@@ -76,6 +80,32 @@ def _exponentials(block: np.ndarray, out: np.ndarray) -> None:
         np.exp(block, out=out)
 
 
+def lattice_product_seconds(X: np.ndarray, gamma: float) -> float | None:
+    """Seconds, all cores at work, for a product of two rows of `X` as bytes or bits; None if these are no integers.
+
+    The table's own rows tell, as zeros that neighbours share are left out.
+    """
+    from svmcore.kernels import RBF
+    from svmcore.points.byte_products import byte_products, products_size
+    from svmcore.points.lattice import sides
+    from svmcore.runtime.threads import split_range
+
+    points = RBF(gamma).prepare_gram(X[:LATTICE_ROWS], np.float32)
+    if not points.on_lattice:
+        return None
+    left, right = sides(points.values, points.values)
+    tiles = [slice(start, min(start + LATTICE_TILE, len(points))) for start in range(0, len(points), LATTICE_TILE)]
+    columns = right.take(tiles[0])  # stay in the second-level cache
+
+    def multiply(first: int, last: int) -> None:
+        memory = np.empty(products_size(LATTICE_TILE, LATTICE_TILE), np.int32)
+        for tile in tiles[first:last]:
+            byte_products(left.take(tile), columns, memory)
+
+    seconds = _best(lambda: split_range(len(tiles), multiply))
+    return seconds / (len(points) * (tiles[0].stop - tiles[0].start))
+
+
 def _best(work: Callable[[], Any]) -> float:
     """Shortest of several runs."""
     work()
@@ -97,11 +127,14 @@ def describe(rates: Rates) -> dict[str, Any]:
     """Describe the machine, for the record."""
     import psutil
 
+    from pipeline.running.provenance import products
+
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "memory_bytes": psutil.virtual_memory().total,
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "products": products(),
         **asdict(rates),
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contest import memory
-from benchmarks.contest.machine import Rates, floor
+from benchmarks.contest.machine import Floor, Rates, floor
 from benchmarks.contest.peers import OURS, Spec
 from benchmarks.contest.worker import Worker, WorkerEnded, n_distinct
 from benchmarks.results import Record
@@ -21,6 +21,8 @@ from benchmarks.suites.cases import Case, Table
 OBJECTIVE_RTOL = 1e-6
 LONG_SECONDS = 10.0  # a first fit this long is a measurement: set-up is under a per cent of it
 TOL_STEPS = 7
+TRIAL_SECONDS = 60.0  # for a few rows, which take a second or two
+FAR = 100.0  # times tol is the KKT gap of an answer that is none
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Entry:
     prepared: Record = field(default_factory=dict)
     verdict: Record = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
+    no_answer: dict[str, str] = field(default_factory=dict)  # why, by the form of the data
 
     @property
     def runs(self) -> bool:
@@ -147,15 +150,33 @@ def _entries(case: Case, table: Table, sides: Sequence[Side], terms: Terms, path
 
 
 def _form(entry: Entry, path: Path) -> str:
-    """Form of the data, tried in another process so that the contest's first call is a cold one."""
+    """The form of the data in which the solver is fastest on a few rows, of those in which it has an answer."""
+    forms = _tried(entry, path, "forms").get("forms", ("dense",))
+    if len(forms) == 1:
+        return str(forms[0])
+    tried = {form: _tried(entry, path, "trial", form, entry.spec) for form in forms}
+    entry.no_answer = {form: why for form, found in tried.items() if (why := _fails(found, entry.spec.tol))}
+    seconds = {form: found["seconds"] for form, found in tried.items() if form not in entry.no_answer}
+    if not seconds:
+        entry.status = entry.no_answer[forms[0]]
+    return min(seconds, key=seconds.__getitem__, default="dense")
+
+
+def _tried(entry: Entry, path: Path, method: str, *arguments: Any) -> Record:
+    """What a process of its own says, so that the contest has a cold first call; `failed`: why it says nothing."""
     worker = Worker(entry.side.peer, entry.side.task, path)
     try:
-        return worker.call("fastest_form", entry.spec, timeout=entry.side.limit_seconds)["form"]
+        return worker.call(method, *arguments, timeout=min(TRIAL_SECONDS, entry.side.limit_seconds))
     except WorkerEnded as ended:
-        entry.status = str(ended)
-        return "dense"
+        return {"failed": str(ended)}
     finally:
         worker.close()
+
+
+def _fails(found: Record, tol: float) -> str:
+    """Why a trial has no answer, or an empty string: one far from the optimum is none."""
+    gap = found.get("kkt_gap", 0.0)
+    return str(found.get("failed", f"m − M = {gap:.2g}" if gap > FAR * tol else ""))
 
 
 def shortfall(ours: list[float], theirs: list[float]) -> float:
@@ -192,6 +213,7 @@ def _judge_ours_again(entries: list[Entry]) -> None:
     """Judge the answer of a measured fit, which is the one that counts."""
     for ours in (entry for entry in entries if entry.side.peer == OURS):
         ours.verdict = ours.call("verdict", ours.spec) or ours.verdict
+        ours.verdict |= ours.call("product_seconds", ours.spec)
 
 
 def _seconds(fit: Record) -> str:
@@ -213,6 +235,7 @@ def _record(entry: Entry, entries: list[Entry], case: Case, table: Table, rates:
         "tol": entry.spec.tol,
         "cache_mb": entry.spec.cache_mb,
         "status": entry.status,
+        "no_answer": entry.no_answer,
         "seconds": entry.seconds,
         "median_seconds": statistics.median(entry.seconds) if entry.seconds else None,
         "cold_seconds": entry.cold.get("seconds"),
@@ -227,12 +250,20 @@ def _record(entry: Entry, entries: list[Entry], case: Case, table: Table, rates:
 
 
 def _floor(record: Record, table: Table, rates: Rates) -> Record:
-    """Return the floor of the plan taken, over distinct rows; bytes decide when the estimator is silent."""
+    """Return the floors of the plan taken, over distinct rows; bytes decide when the estimator is silent.
+
+    `floor` is of float32 products, as the aims are; `floor_used` of those that are used: of bytes, where rows are.
+    """
     if "n_support_distinct" not in record:
         return {}
     n = n_distinct(table.X, table.y)
     fits = 4 * n * n <= record["cache_mb"] * 10**6
     resident = "resident" in record["plan"] if "plan" in record else fits
-    least = floor(rates, n, table.X.shape[1], record["n_support_distinct"], resident)
-    parts = {"gemm": least.gemm_seconds, "exp": least.exp_seconds, "memory": least.memory_seconds}
-    return {"n_distinct": n, "floor": {"plan": least.plan, "seconds": least.seconds, **parts}}
+    about = rates, n, table.X.shape[1], record["n_support_distinct"], resident
+    floors = {"floor": floor(*about), "floor_used": floor(*about, record.get("product_seconds"))}
+    return {"n_distinct": n, **{name: _parts(least) for name, least in floors.items()}}
+
+
+def _parts(least: Floor) -> Record:
+    parts = {"gemm": least.product_seconds, "exp": least.exp_seconds, "memory": least.memory_seconds}
+    return {"plan": least.plan, "seconds": least.seconds, **parts}

@@ -114,7 +114,8 @@ def _floors(ours: Sequence[Record]) -> list[Claim]:
         return 5.0 if record["case"] in FEW_SUPPORT else 3.0
 
     judged = [record for record in ours if "floor" in record]
-    return [_at_most(f"time over the floor, {record['title']}", over(record), aim(record)) for record in judged]
+    what = "time over the floor of float32 products"
+    return [_at_most(f"{what}, {record['title']}", over(record), aim(record)) for record in judged]
 
 
 def _peaks(cases: Cases) -> list[Claim]:

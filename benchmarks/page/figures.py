@@ -84,16 +84,18 @@ def _case_labels(axes: Any, titles: Sequence[str]) -> None:
 
 def floors(cases: Cases, path: Path) -> None:
     """Draw where our time goes: the floor's parts, and what lies above it, with the multiple of the floor."""
-    ours = [r for records in cases.values() if (r := of(records, OURS)) and "floor" in r]
+    ours = [r for records in cases.values() if (r := of(records, OURS)) and tables.floor_of(r)]
+    floors = [tables.floor_of(record) for record in ours]
     figure, axes = _new(1.4 + 0.4 * len(ours))
     rows, left = range(len(ours)), [0.0] * len(ours)
     for part, (colour, label) in PARTS.items():
-        values = [r["floor"][part] for r in ours]
+        values = [least[part] for least in floors]
         axes.barh(rows, values, left=left, color=colour, label=f"floor: {label}")
         left = [a + b for a, b in zip(left, values, strict=True)]
     rest = [max(0.0, r["median_seconds"] - start) for r, start in zip(ours, left, strict=True)]
     bars = axes.barh(rows, rest, left=left, color=REST, label="above the floor: selection, updates, wasted columns")
-    multiples = [f" {r['median_seconds'] / r['floor']['seconds']:.1f}×, {r['floor']['plan']}" for r in ours]
+    over = [r["median_seconds"] / least["seconds"] for r, least in zip(ours, floors, strict=True)]
+    multiples = [f" {value:.1f}×, {least['plan']}" for value, least in zip(over, floors, strict=True)]
     axes.bar_label(bars, multiples, fontsize=8)
     axes.margins(x=0.15)
     axes.set_xlabel("seconds, median; the multiple of the floor and the plan taken at the end of each bar")

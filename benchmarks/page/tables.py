@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from benchmarks.contest.peers import OURS
+from benchmarks.contest.worker import TRIAL_ROWS
 from benchmarks.results import Record
 
 HEADER = (
@@ -45,6 +46,11 @@ def fit_bytes(record: Record) -> int | None:
     return record["peak_bytes"] - record["before_bytes"] if "peak_bytes" in record else None
 
 
+def floor_of(record: Record) -> Record | None:
+    """The floor of the products that were used; of float32 products, as older records have it."""
+    return record.get("floor_used") or record.get("floor")
+
+
 def title(record: Record, records: Sequence[Record] = ()) -> str:
     """Name the solver, how it treats several classes, and its cache where that is what differs."""
     name = record["solver"] + {"ovr": ", one-vs-rest", "ovo": ", one-vs-one"}.get(record["task"], "")
@@ -79,7 +85,7 @@ def _timing(record: Record) -> str:
 
 def row(record: Record, records: Sequence[Record]) -> tuple[str, ...]:
     """One solver's cells under HEADER."""
-    ratio, extra, least = speedup(record, records), fit_bytes(record), record.get("floor")
+    ratio, extra, least = speedup(record, records), fit_bytes(record), floor_of(record)
     floor_seconds = least["seconds"] if least else None
     over = record["median_seconds"] / floor_seconds if least and record["median_seconds"] else None
     return (
@@ -97,6 +103,15 @@ def row(record: Record, records: Sequence[Record]) -> tuple[str, ...]:
         "" if least is None else f"{seconds(floor_seconds)} ({least['plan']})",
         "" if over is None else f"{over:.1f}",
     )
+
+
+def notes(record: Record) -> list[str]:
+    """Say in which forms of the data a solver has no answer, though it may have one in another."""
+    return [
+        f"{record['solver']} has no answer on {TRIAL_ROWS:,} of these rows as {form} ({why}): it is given another form."
+        for form, why in record.get("no_answer", {}).items()
+        if record["status"] == "ok"
+    ]
 
 
 def heading(records: Sequence[Record]) -> str:

@@ -13,7 +13,7 @@ from benchmarks.results import Record, Results
 from benchmarks.suites import cases, merged_rows
 from benchmarks.suites.cases import Case, table_of
 
-FAST = (Side(OURS), Side("scikit-learn-intelex", limit_seconds=150))  # on w8a it sometimes goes round in circles
+FAST = (Side(OURS), Side("scikit-learn-intelex", limit_seconds=150))
 SINGLE = (
     *FAST,
     Side("scikit-learn", budget_seconds=110),

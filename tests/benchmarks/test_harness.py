@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from benchmarks import results
-from benchmarks.contest import judge, machine, measure, worker
+from benchmarks.contest import judge, machine, measure, peers, worker
 from benchmarks.page import claims, report, tables
 from benchmarks.suites import cases, merged_rows
 from benchmarks.suites import fits as suites
@@ -120,6 +120,19 @@ def test_floor_counts_the_entries_of_the_plan():
     assert machine.floor(rates, n=1000, p=5, n_support=100, resident=True).entries == 500_500
 
 
+def test_floor_takes_the_products_that_are_used():
+    rates = machine.Rates(gemm_flops=1e9, exp_per_second=1e9, write_bytes_per_second=4e9)
+    columns = machine.floor(rates, n=1000, p=5, n_support=100, resident=False, product=2e-9)
+    assert columns.seconds == pytest.approx(1e5 * (2 + 1 + 1) / 1e9)
+
+
+def test_products_of_a_lattice_are_timed_on_its_rows_and_no_others():
+    pixels = np.random.default_rng(0).integers(0, 256, (1000, 64)).astype(np.float32) / np.float32(255)
+    seconds = machine.lattice_product_seconds(pixels, 0.1)
+    assert 1e-12 < seconds < 1e-6
+    assert machine.lattice_product_seconds(np.random.default_rng(0).random((1000, 64), np.float32), 0.1) is None
+
+
 PEAK = """
 import numpy as np
 from benchmarks.contest import memory
@@ -186,6 +199,26 @@ def test_a_solver_that_does_not_load_is_a_line_in_the_table(digits, tmp_path, mo
     [record] = measure.contest(case, table, [measure.Side("thundersvm")], terms, machine.Rates(1, 1, 1))
     assert record["status"] == "ImportError: libthundersvm.so: cannot open shared object file"
     assert record["median_seconds"] is None
+
+
+def test_a_form_in_which_a_solver_has_no_answer_is_not_taken(digits):
+    """A peer that is right and fast with dense rows; with compressed ones it is faster, and far from the optimum."""
+    entry = measure.Entry(measure.Side("scikit-learn"), peers.Spec(1.0, 0.05, 1e-3, 50), None, 0)
+    assert measure._fails({"failed": "ended after 60 s"}, 1e-3) == "ended after 60 s"
+    assert measure._fails({"seconds": 1.0, "kkt_gap": 13.6}, 1e-3) == "m − M = 14"
+    assert measure._fails({"seconds": 1.0, "kkt_gap": 0.03}, 1e-3) == measure._fails({"seconds": 1.0}, 1e-3) == ""
+    told = {"dense": {"seconds": 3.0, "kkt_gap": 1e-3}, "csr": {"seconds": 1.0, "kkt_gap": 13.6}}
+    answers = lambda _, __, method, *given: {"forms": ("dense", "csr")} if method == "forms" else told[given[0]]  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "_tried", answers)
+        assert measure._form(entry, None) == "dense"
+        assert (entry.no_answer, entry.status) == ({"csr": "m − M = 14"}, "ok")
+        told["dense"] = {"failed": "the process died"}
+        measure._form(entry, None)
+    assert entry.status == "the process died"
+    kept = record("scikit-learn", 1.0, no_answer={"csr": "m − M = 14"})
+    [note] = tables.notes(kept)
+    assert note == "scikit-learn has no answer on 4,000 of these rows as csr (m − M = 14): it is given another form."
 
 
 def record(solver, seconds, **more):
