@@ -16,7 +16,7 @@ import numpy as np
 
 from svmcore.passes.proof.variables import ROUNDED_SUM, dual_sums, exact_sum, group_ends, weighted
 from svmcore.points import Floats
-from svmcore.primal import Objectives, at_groups, primal_at, slope
+from svmcore.primal import Objectives, at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP
 from svmcore.sources.base import Served, matvec_compensated, served
 
@@ -24,6 +24,7 @@ __all__ = ["BoundedOutputs", "KnownOutputs", "free_multipliers", "multipliers_of
 
 EPS = float(np.finfo(np.float64).eps)
 OBJECTIVE = 5e-7  # relative error of the objectives that calls for finer values
+MUCH = 2.0  # times the dual: a primal beyond that is looked at again
 EXACT = 2.0  # what a value of K in float64 costs over one that is served
 
 
@@ -179,14 +180,26 @@ class BoundedOutputs:
 
     def _resolution(self, of_gap: float) -> float:
         """How uncertain outputs may be: `of_gap` for the gap, and so little that the objectives are known as well."""
-        qp, score, norm2 = self.qp, self.scores, self.norm2
-        multipliers = free_multipliers(qp, self.beta, score)
-        value = max(abs(self.dual(norm2)), abs(primal_at(qp, self.values, norm2, multipliers)))
+        qp = self.qp
+        multipliers, value = self._multipliers_and_value()
         residual = qp.p - qp.at_variables(self.values) - at_groups(qp, multipliers)
         slopes = np.abs(_steepest(qp, residual, np.full(qp.m, of_gap)))
         total = float(np.where(np.isfinite(slopes), slopes, np.abs(self.beta)).sum())
         total = max(total, 0.5 * self.length)  # the norm is in both objectives, losses in one
         return min(of_gap, OBJECTIVE * value / total) if total > 0.0 and np.isfinite(value) else of_gap
+
+    def _multipliers_and_value(self) -> tuple[Floats, float]:
+        """Multipliers (k,) and the larger objective: those of the free scores, or the best where these tell too much.
+
+        Scores within tol of each other may cost C each in the primal, where all of beta is far smaller than C.
+        """
+        qp, norm2 = self.qp, self.norm2
+        dual, told = abs(self.dual(norm2)), free_multipliers(qp, self.beta, self.scores)
+        primal = abs(primal_at(qp, self.values, norm2, told))
+        if primal > MUCH * dual:
+            told = np.array([best_multiplier(qp, self.values, g) for g in range(len(told))])
+            primal = abs(primal_at(qp, self.values, norm2, told))
+        return told, max(dual, primal)
 
     def _is_coarse(self, resolution: float) -> bool:
         """Whether a row of the support, or one that could decide, is less certain than it should be."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore.passes.matrix.columns import add_columns
 from svmcore.passes.matrix.gather import gather_square
-from svmcore.passes.steps.working_set import extremes
+from svmcore.passes.steps.working_set import extremes, violators
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources.base import CHUNK, matvec
@@ -59,15 +59,11 @@ def gap_of(ends: Ends) -> float:
 
 def worst_of(part: Part, q: int, outside: Floats, ends: Ends) -> Floats:
     """Up to q / 2 of the worst violators from each end among the mask `outside`, shared by the groups; ascending."""
-    grows, shrinks = (part.beta < part.hi) & outside, (part.beta > part.lo) & outside
     if part.codes is None:
-        m, low = ends[0] if len(ends) > 1 else (0.0, 0.0)
-        return _both(part.score, grows & (part.score > low), shrinks & (part.score < m), q // 2)
+        return _both(part, outside, ends[0] if len(ends) > 1 else (0.0, 0.0), q // 2)
     found = []
-    for g, (m, low) in zip((*range(len(ends) - 1), -1), (*ends[:-1], (0.0, 0.0)), strict=True):
-        inside = part.codes == g
-        up, down = inside & grows & (part.score > low), inside & shrinks & (part.score < m)
-        found.append(_both(part.score, up, down, q // (2 * len(ends))))
+    for g, extremes_of in zip((*range(len(ends) - 1), -1), (*ends[:-1], (0.0, 0.0)), strict=True):
+        found.append(_both(part, outside & (part.codes == g), extremes_of, q // (2 * len(ends))))
     return np.unique(np.concatenate(found))
 
 
@@ -83,10 +79,11 @@ def behind(part: Part, multipliers: Floats) -> Floats:
     return far
 
 
-def _both(score: Floats, up: Floats, down: Floats, half: int) -> Floats:
+def _both(part: Part, outside: Floats, ends: tuple[float, float], half: int) -> Floats:
+    """Up to `half` from each end, ascending, of those that are beyond the other one."""
+    grow, shrink = violators(*part[:4], outside, *ends)
     half = max(1, half)
-    grow, shrink = np.flatnonzero(up), np.flatnonzero(down)
-    return np.union1d(_largest(grow, score, half), _largest(shrink, -score, half))
+    return np.union1d(_largest(grow, part.score[grow], half), _largest(shrink, -part.score[shrink], half))
 
 
 class WorkingSetState(ABC):
@@ -285,7 +282,7 @@ def _spans(moves: Floats) -> list[tuple[int, int]]:
 
 
 def _largest(idx: Floats, values: Floats, count: int) -> Floats:
-    """The `count` indices of `idx` with the largest `values`, O(len(idx))."""
+    """The `count` of `idx` with the largest `values` (len(idx),), O(len(idx))."""
     if len(idx) <= count:
         return idx
-    return idx[np.argpartition(values[idx], len(idx) - count)[len(idx) - count :]]
+    return idx[np.argpartition(values, len(idx) - count)[len(idx) - count :]]

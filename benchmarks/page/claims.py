@@ -12,6 +12,7 @@ from benchmarks.contest.measure import OBJECTIVE_RTOL
 from benchmarks.contest.peers import OURS
 from benchmarks.page import tables
 from benchmarks.results import Record
+from benchmarks.suites.cores import waste
 from benchmarks.truth.told import page
 
 FEW_SUPPORT = ("ijcnn1", "cod-rna")  # whose floor is so low that pair steps, on one thread, are above three of it
@@ -276,6 +277,12 @@ def doubling(cases: Cases) -> list[Claim]:
     ]
 
 
+def cores(cases: Cases) -> list[Claim]:
+    """Judge how many values of K single fits compute."""
+    what = "values of K computed, over those of the support vectors' columns"
+    return [_at_most(f"{what}: {records[0]['title']}", waste(records), 1.5) for records in cases.values()]
+
+
 def scale(cases: Cases) -> list[Claim]:
     """Judge rows in shards against one process, and two workers against one."""
     claims = []
@@ -294,6 +301,7 @@ def scale(cases: Cases) -> list[Claim]:
 JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
     "truth": truth,
     "single": single,
+    "cores": cores,
     "multiclass": multiclass,
     "memory_budget": memory_budget,
     "merged_rows": merged_rows,

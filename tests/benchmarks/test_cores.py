@@ -82,6 +82,7 @@ def test_pages_of_cores_and_of_avx2(tmp_path):
     text = report.write(tmp_path, tmp_path / "docs").read_text()
     assert "| steps | 2.00 | 2.00 | 1.0× | 2.00 | 2.00 | 50% |" in text
     assert "| all | 8.00 | 5.00 | 1.6× | 4.00 | 3.00 | 100% |" in text
+    assert "over those of the support vectors' columns: a9a | at most 1.5 | 1.50 | yes |" in text
     assert cores.note([phase("all", 1, 1, 1, 1)]).endswith("columns: 1.50.")
     assert "| a9a | 2.00 | 9.00 | 4.5× | – | – |" in text
 

@@ -204,13 +204,18 @@ def test_planted_errors__the_objectives_say_how_certain_outputs_must_be(p, lo, h
 @pytest.mark.parametrize(("share", "exact"), [(0.99, 0), (1.01, 2)])
 @pytest.mark.parametrize("small", [1.0, 2.0**-6])
 def test_planted_errors__residuals_of_a_group_are_about_its_multiplier(small, share, exact):
-    """Scores 1 and 2 of free variables, so b = 1.5: one loss is as steep as a lower bound, one as an upper."""
+    """Scores 1 and 2 of free variables, so b = 1.5: one loss is as steep as a lower bound, one as an upper.
+
+    Where the primal is above twice the dual there, the best b is taken, 2, where losses are as steep.
+    """
     beta = small * np.array([0.5, -1.0, 0.0])
     p, lo, hi = beta + np.array([1.0, 2.0, 0.0]), small * np.array([-1.0, -3.0, 0.0]), small * np.array([2.0, 4.0, 0.0])
     groups = Groups((-0.5 * small,))
     b, norm2 = 1.5, 1.25 * small**2
+    dual = abs(float(p @ beta) - 0.5 * norm2)
     primal = 0.5 * norm2 + small * (0.5 * 1.0 + 0.5 * 4.0) - 0.5 * small * b
-    value = max(primal, abs(float(p @ beta) - 0.5 * norm2))
+    best = 0.5 * norm2 + small * 1.0 - 0.5 * small * 2.0
+    value = max(dual, primal if primal <= 2.0 * dual else best)
     size = share * OBJECTIVE * value / (5.0 * small) / (1.5 * small)
     source = Served(np.eye(3), np.zeros((3, 3)), (0.0, size))
     assert evaluate(program(None, p, lo, hi, groups, source), beta, 0.1).certificate.exact == exact

@@ -201,7 +201,17 @@ def test_losses__are_what_they_are_defined_as_and_move_no_further_than_their_dou
 def test_losses__a_variable_without_bound_has_none_and_no_part_in_the_doubt():
     lo, hi, ridge = np.array([0.0, -1.0]), np.array([INF, 0.0]), np.zeros(2)
     about = np.array([0.25, 0.25]), lo, hi, ridge, np.array([-1, -1], np.int8), np.zeros(1), 0.5
-    assert passes.losses(np.array([3.0, -2.0]), np.array([2.0, 1.0]), *about) == (2.5, 3.0, 0.25)
+    assert passes.losses(np.array([3.0, -2.0]), np.array([2.0, 1.0]), *about) == (2.5, 3.0, 0.25 + 0.5 * EPS)
+
+
+def test_losses__the_doubt_covers_what_rounding_takes_from_a_residual():
+    """0.75 + (0.25 - 2^-55) rounds to 1: of an output without an error there seems to be no loss at all, times C."""
+    b, C = 0.25 - 2.0**-55, 1e4
+    about = np.zeros(1), np.zeros(1), np.full(1, C), np.zeros(1), np.zeros(1, np.int8), np.array([b, 0.0])
+    loss, _, doubt = passes.losses(np.ones(1), np.full(1, 0.75), *about, 1.0)
+    true = Fraction(C) * (1 - (Fraction(0.75) + Fraction(b)))
+    assert loss == 0.0
+    assert loss < true <= loss + doubt <= 4 * true
 
 
 def test_weighted__an_error_that_nobody_weighs_may_be_infinite():

@@ -22,6 +22,8 @@ __all__ = [
 
 SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
+GRAIN = 1024  # of the sum: least of a thread, and
+ADDED = 1 << 19  # entries of columns that are worth a thread of their own
 
 
 def add_columns(
@@ -30,19 +32,24 @@ def add_columns(
     """Out += sum_r weights[r] matrix[rows[r]] in float64, by ranges on several threads; within a `span` alone."""
     start, stop = span or (0, len(out))
     work = lambda lo, hi: _add_columns(matrix, rows, weights, out, start + lo, start + hi)  # noqa: E731
-    split_range(stop - start, work, least=2 * RANGE, grain=RANGE)
+    split_range(stop - start, work, least=_least(rows), grain=GRAIN)
+
+
+def _least(rows: Floats) -> int:
+    """Entries of a sum of so many columns that are worth a thread: few, where there are many columns."""
+    return max(GRAIN, ADDED // max(1, len(rows)))
 
 
 def add_columns_by_sign(matrix: Floats, rows: Floats, weights: Floats, up: Floats, down: Floats) -> None:
     """As `add_columns`, those of positive weight to `up`; of the others the same with the opposite sign to `down`."""
     work = lambda lo, hi: _add_by_sign(matrix, rows, weights, up, down, lo, hi)  # noqa: E731
-    split_range(len(up), work, least=2 * RANGE, grain=RANGE)
+    split_range(len(up), work, least=_least(rows), grain=GRAIN)
 
 
 def add_columns_and_sizes(matrix: Floats, rows: Floats, weights: Floats, out: Floats, sizes: Floats) -> None:
     """As `add_columns`, and sizes += sum_r |weights[r] matrix[rows[r]]|."""
     work = lambda lo, hi: _add_sizes(matrix, rows, weights, out, sizes, lo, hi)  # noqa: E731
-    split_range(len(out), work, least=2 * RANGE, grain=RANGE)
+    split_range(len(out), work, least=_least(rows), grain=GRAIN)
 
 
 class Weighted(NamedTuple):
@@ -80,7 +87,7 @@ def add_block(K: Floats, every: Sequence[Weighted], by_sign: bool, sums: Floats)
 def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: Floats, rest: Floats) -> None:
     """Out + rest += sum_r weights[r] matrix[rows[r]], what each addition rounds away being kept in `rest`."""
     work = lambda lo, hi: _add_compensated(matrix, rows, weights, out, rest, lo, hi)  # noqa: E731
-    split_range(len(out), work, least=2 * RANGE, grain=RANGE)
+    split_range(len(out), work, least=_least(rows), grain=GRAIN)
 
 
 @njit

@@ -399,7 +399,8 @@ def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type:
     -------
     (loss, sizes, doubt)
         sum_v h_v(r_v), where variables without bound and ridge have no loss; of the residuals at scale 1 and their
-        steepest slopes h' within `error` (m,), those that are finite: the sums of abs(h' r) and abs(h') error.
+        steepest slopes h' within e, those that are finite: the sums of abs(h' r) and abs(h') e. Here e is the `error`
+        (m,) of an output, and what rounding output + b takes.
     """
     sums = np.zeros((3, LANES))
     for v in range(len(p)):
@@ -407,7 +408,7 @@ def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type:
         r = 0.0 if free and (np.isinf(lo[v]) or np.isinf(hi[v])) else p[v] - scale * f
         t = _slope(r, lo[v], hi[v], ridge[v])
         sums[0, lane] += r * t - 0.5 * ridge[v] * t * t
-        r, e = p[v] - f, error[v]
+        r, e = p[v] - f, error[v] + 0.5 * EPS * abs(f)  # f was rounded too, and may be far larger than r
         steepest = max(abs(_slope(r + e, lo[v], hi[v], ridge[v])), abs(_slope(r - e, lo[v], hi[v], ridge[v])))
         if 0.0 < steepest < np.inf:
             sums[1, lane] += steepest * abs(r)

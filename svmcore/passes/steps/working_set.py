@@ -7,9 +7,10 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["count_free", "extremes", "mirror_rows", "moving"]
+__all__ = ["count_free", "extremes", "mirror_rows", "moving", "violators"]
 
-ENTRIES = 1 << 18  # of a square that are worth a thread of their own
+ENTRIES = 1 << 16  # of a square that are worth a thread of their own,
+TURNED = 4  # times as many, where they are turned in registers
 
 
 @njit
@@ -22,6 +23,17 @@ def extremes(s, beta, lo, hi):  # type: ignore[no-untyped-def]
         if beta[i] > lo[i] and s[i] < low:
             low = s[i]
     return m, low
+
+
+@njit
+def violators(s, beta, lo, hi, outside, m, low):  # type: ignore[no-untyped-def]
+    """Indices of the mask `outside` that may grow and are above the least of I_low; that may shrink and are below m."""
+    grow, shrink, up, down = np.empty(len(s), np.int64), np.empty(len(s), np.int64), 0, 0
+    for i in range(len(s)):
+        grow[up], shrink[down] = i, i
+        up += outside[i] and beta[i] < hi[i] and s[i] > low
+        down += outside[i] and beta[i] > lo[i] and s[i] < m
+    return grow[:up], shrink[:down]
 
 
 @njit
@@ -48,7 +60,8 @@ def mirror_rows(square: Floats, places: Floats, q: int) -> None:
     first, least = q - len(places), ENTRIES // max(1, q)
     if np.array_equal(places, np.arange(first, q)):  # the last ones, in order: turned in registers, a fifth of the time
         rows, columns = square[first:q], square[:first, first:q]
-        split_range(first, lambda lo, hi: write_mirrored(rows[:, lo:hi], columns[lo:hi], False), least=least)
+        turn = lambda lo, hi: write_mirrored(rows[:, lo:hi], columns[lo:hi], False)  # noqa: E731
+        split_range(first, turn, least=TURNED * least)
         return
     others = np.ones(q, dtype=bool)
     others[places] = False  # among themselves they have both already: no thread writes what another one reads
