@@ -13,7 +13,8 @@ from pipeline.running.run import run
 
 __all__ = ["RUNS", "warm"]
 
-ROWS = 1600  # more than are solved in one compiled pass
+ROWS = 1600  # more than are solved in one compiled pass,
+MANY, MEGABYTES = 5000, 20  # and more than are solved without leaving rows out, where K does not fit
 IRIS = {"source": "sklearn:iris", "test": 0.2, "scale": "standard"}
 PIXELS = {"source": "sklearn:digits", "test": 0.2, "scale": 16, "rows": 400}
 RUNS: dict[str, dict[str, Any]] = {
@@ -53,5 +54,9 @@ def _fit_estimators() -> None:
     SVC().fit(wide[:300].round(3), y.repeat(2))
     SVC().fit(np.abs(X * 9.0).astype(np.uint8), y > 0)
     SVC().fit(csr_array(np.maximum(X, 0.0)), y > 0)
+    signs = np.sign(rng.normal(size=(MANY, 16)))
+    pixels = (60 * signs + 128).astype(np.float32) / np.float32(255)
+    for rows in (signs + 0.3 * rng.normal(size=signs.shape), signs, pixels):
+        SVC(cache_size=MEGABYTES).fit(rows, signs[:, 0] * signs[:, 1] + 0.5 * signs[:, 2] > 0.0)
     GridSearchCV(SVC(), {"C": [1.0, 10.0]}, cv=2).fit(X, y)
     SVR().fit(X, X[:, 0])
