@@ -23,7 +23,7 @@ __all__ = [
 SPLITTER = 134217729.0  # 2^27 + 1
 RANGE = 4096  # entries of the sum that stay in the second-level cache
 GRAIN = 1024  # of the sum: least of a thread, and
-ADDED = 1 << 19  # entries of columns that are worth a thread of their own
+ADDED = 1 << 20  # entries of columns that are worth a thread of their own
 
 
 def add_columns(

@@ -15,7 +15,7 @@ from svmcore.runtime.threads import split_range
 
 __all__ = ["gather_each", "gather_square"]
 
-ENTRIES = 1 << 16  # of a square that are worth a thread of their own: most come from memory
+ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
 
 def gather_square(

@@ -9,8 +9,7 @@ from svmcore.runtime.threads import split_range
 
 __all__ = ["count_free", "extremes", "mirror_rows", "moving", "violators"]
 
-ENTRIES = 1 << 16  # of a square that are worth a thread of their own,
-TURNED = 4  # times as many, where they are turned in registers
+ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
 
 @njit
@@ -60,8 +59,7 @@ def mirror_rows(square: Floats, places: Floats, q: int) -> None:
     first, least = q - len(places), ENTRIES // max(1, q)
     if np.array_equal(places, np.arange(first, q)):  # the last ones, in order: turned in registers, a fifth of the time
         rows, columns = square[first:q], square[:first, first:q]
-        turn = lambda lo, hi: write_mirrored(rows[:, lo:hi], columns[lo:hi], False)  # noqa: E731
-        split_range(first, turn, least=TURNED * least)
+        split_range(first, lambda lo, hi: write_mirrored(rows[:, lo:hi], columns[lo:hi], False), least=least)
         return
     others = np.ones(q, dtype=bool)
     others[places] = False  # among themselves they have both already: no thread writes what another one reads
