@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import shutil
 import statistics
 import tempfile
 import time
@@ -96,17 +95,11 @@ def config(source: Path, store: Path, sweep: dict[str, Any]) -> dict[str, Any]:
 
 
 def marginflow_run(source: Path, sweep: dict[str, Any]) -> Record:
-    """Run one batch in a store of its own, so that nothing is found ready; the record is the run's metrics.
-
-    The store stays beside the source until all runs are over, without its kernel matrices: ext4 takes ten times as long
-    to make files for a minute after thousands were removed, and would write matrices out while the next run is timed.
-    """
+    """Run one batch in a store of its own, so that nothing is found ready; the record is the run's metrics."""
     from pipeline import run
 
-    store = Path(tempfile.mkdtemp(dir=source.parent))
-    metrics = run(config(source, store, sweep))
-    shutil.rmtree(store / ".cache" / "gram")
-    return metrics
+    with tempfile.TemporaryDirectory() as store:
+        return run(config(source, Path(store), sweep))
 
 
 def _worked(metrics: Record) -> float:
