@@ -23,6 +23,7 @@ BESIDE = {
     "avx2": "single fits held to AVX2",
     "cores": "phases of single fits on 1 and 2 threads, on 16 and 64 emulated",
 }  # modules of suites with `run` and `show`
+ROOMS = dict.fromkeys(BESIDE, "estimators") | {"avx2": "fits", "cores": "fits", "plans": "runs", "scale": "runs"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from benchmarks.contest import machine
     from benchmarks.contest.measure import Terms
     from benchmarks.page import tables
-    from benchmarks.suites import fits as suites
+    from benchmarks.suites.fits import contests as suites
 
     suites.selected(arguments.cases)
     resumed = results.last_run(arguments.results) if arguments.resume else None
@@ -75,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _batch(arguments: argparse.Namespace) -> None:
-    from benchmarks.suites import batch
+    from benchmarks.suites.runs import batch
 
     name = time.strftime("%Y-%m-%dT%H:%M:%S")
     request = batch.Request(arguments.data, arguments.only, arguments.rows or batch.ROWS, arguments.repeats)
@@ -85,7 +86,7 @@ def _batch(arguments: argparse.Namespace) -> None:
 
 
 def _beside(arguments: argparse.Namespace) -> None:
-    suite = importlib.import_module(f"benchmarks.suites.{arguments.command}")
+    suite = importlib.import_module(f"benchmarks.suites.{ROOMS[arguments.command]}.{arguments.command}")
     name = time.strftime("%Y-%m-%dT%H:%M:%S")
     found = suite.run(arguments.data, arguments.only, arguments.rows, arguments.repeats)
     for case, records in found.items():
@@ -94,7 +95,7 @@ def _beside(arguments: argparse.Namespace) -> None:
 
 
 def _linear(arguments: argparse.Namespace) -> None:
-    from benchmarks.suites import linear
+    from benchmarks.suites.estimators import linear
 
     name = time.strftime("%Y-%m-%dT%H:%M:%S")
     for case, records in linear.run(arguments.only, arguments.rows).items():
@@ -108,7 +109,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _list(_: argparse.Namespace) -> None:
-    from benchmarks.suites import fits as suites
+    from benchmarks.suites.fits import contests as suites
 
     for suite, case, _work in suites.selected(()):
         print(f"{suite:15} {case}")

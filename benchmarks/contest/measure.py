@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cases import Case, Table
 from benchmarks.contest import memory
 from benchmarks.contest.machine import Floor, Rates, floor
 from benchmarks.contest.peers import OURS, Spec
 from benchmarks.contest.worker import Worker, WorkerEnded, n_distinct
 from benchmarks.results import Record
-from benchmarks.suites.cases import Case, Table
 
 OBJECTIVE_RTOL = 1e-6
 LONG_SECONDS = 10.0  # a first fit this long is a measurement: set-up is under a per cent of it

@@ -7,6 +7,7 @@ import multiprocessing
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -91,3 +92,9 @@ class Remote:
         if self._process.is_alive():
             self.kill()
         self._connection.close()
+
+
+def apart(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run in a fresh process, whose memory ends with it."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.cases import Table
 from benchmarks.contest import judge, machine, memory
 from benchmarks.contest.peers import Spec, peer_of
 from benchmarks.contest.remote import Remote, WorkerEnded
-from benchmarks.suites.cases import Table
 
 __all__ = ["Trial", "Worker", "WorkerEnded", "few_of_each_class", "n_distinct"]
 

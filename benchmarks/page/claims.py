@@ -12,7 +12,7 @@ from benchmarks.contest.measure import OBJECTIVE_RTOL
 from benchmarks.contest.peers import OURS
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites.cores import waste
+from benchmarks.suites.fits.cores import waste
 from benchmarks.truth.told import page
 
 FEW_SUPPORT = ("ijcnn1", "cod-rna")  # whose floor is so low that pair steps, on one thread, are above three of it

@@ -11,7 +11,9 @@ from benchmarks import results
 from benchmarks.page import claims, figures, tables
 from benchmarks.page.claims import Cases
 from benchmarks.results import Record
-from benchmarks.suites import avx2, batch, cores, linear, low_rank, scale
+from benchmarks.suites.estimators import linear, low_rank
+from benchmarks.suites.fits import avx2, cores
+from benchmarks.suites.runs import batch, scale
 from benchmarks.truth.told import page
 
 SUITES = (
@@ -46,7 +48,7 @@ make bench-scale DATA=PATH              # rows in shards
 make bench-truth MINUTES=60             # thousands of small problems, every certificate judged; needs no DATA
 ```
 
-`PATH` holds the data sets under the names that `benchmarks/suites/cases.py` reads. The peers live in an environment of
+`PATH` holds the data sets under the names that `benchmarks/cases.py` reads. The peers live in an environment of
 their own (`.env-bench`, versions in `benchmarks/constraints.txt`).
 """
 

@@ -1,1 +1,1 @@
-"""What is run: the cases, and one file for each comparison."""
+"""What is run: one file for each comparison, in rooms by what is compared."""

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.contest import phases
 from benchmarks.page import report
 from benchmarks.results import Results
-from benchmarks.suites import avx2, cores
+from benchmarks.suites.fits import avx2, cores
 from svmcore.estimator import SVC
 from svmcore.kernels import RBF
 from svmcore.runtime import threads

@@ -9,11 +9,11 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
-from benchmarks import results
+from benchmarks import cases, results
 from benchmarks.contest import judge, machine, measure, peers, worker
 from benchmarks.page import claims, report, tables
-from benchmarks.suites import cases, merged_rows
-from benchmarks.suites import fits as suites
+from benchmarks.suites.fits import contests as suites
+from benchmarks.suites.fits import merged_rows
 
 X5 = np.array([[0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]], dtype=np.float32)
 Y5 = np.array([[-1.0, 1.0, -1.0, -1.0, 1.0]])

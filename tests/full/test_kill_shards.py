@@ -18,7 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.suites import cases
+from benchmarks import cases
 from pipeline import run
 
 from .test_bucket_only import dask_commands, driver, hosts, two_hosts  # noqa: F401

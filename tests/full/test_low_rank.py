@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
-from benchmarks.suites.cases import generated
+from benchmarks.cases import generated
 from svmcore.estimator import SVC
 
 pytestmark = pytest.mark.full

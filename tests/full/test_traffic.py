@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.suites.cases import generated
+from benchmarks.cases import generated
 
 from .test_bucket_only import dask_of, hosts, two_hosts  # noqa: F401
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import cases
+from benchmarks.cases import CACHE_MB
 from benchmarks.contest.peers import OURS
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import CACHE_MB, apart
 
 PENDIGITS = cases.Case("pendigits", "pendigits", 10, 0.001, cases.with_test_file("pendigits", 16))
 A9A = cases.Case("a9a", "a9a", 1, 2**-7, cases.SINGLE["a9a"].read)

@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks import cases
 from benchmarks.contest import machine
 from benchmarks.contest.measure import Terms, contest
 from benchmarks.page import tables
 from benchmarks.page.claims import Cases, of, ratio
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.fits import FAST
+from benchmarks.suites.fits.contests import FAST
 
 LIMITS = {"NUMBA_CPU_NAME": "haswell", "OPENBLAS_CORETYPE": "Haswell", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 PEER = FAST[1].peer

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import apart
+from benchmarks import cases
+from benchmarks.contest.remote import apart
 
 PLANS = ("resident", "columns", "shards", "factor")
 STAGES = ("kernel", "solve", "score")

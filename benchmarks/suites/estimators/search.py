@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from joblib.externals.loky import get_reusable_executor
 
+from benchmarks import cases
+from benchmarks.cases import CACHE_MB, TOL
 from benchmarks.contest.peers import BINARY, OURS, Spec
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import CACHE_MB, CS, FOLDS, TOL, apart, folds
+from benchmarks.suites.runs.batch import CS, FOLDS, folds
 
 WARM_ROWS = 500
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import cases
+from benchmarks.cases import Case, table_of
 from benchmarks.contest.machine import Rates
 from benchmarks.contest.measure import Side, Terms, contest
 from benchmarks.contest.peers import OURS
 from benchmarks.results import Record, Results
-from benchmarks.suites import cases, merged_rows
-from benchmarks.suites.cases import Case, table_of
+from benchmarks.suites.fits import merged_rows
 
 FAST = (Side(OURS), Side("scikit-learn-intelex", limit_seconds=150))
 SINGLE = (

@@ -23,10 +23,11 @@ import numpy as np
 from benchmarks.contest.peers import OURS
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import apart
+from benchmarks import cases
+from benchmarks.cases import CACHE_MB, TOL
+from benchmarks.contest.remote import apart
 
-TOL, CACHE_MB, WARM_ROWS, WORKERS = 1e-3, 4000, 3000, 2
+WARM_ROWS, WORKERS = 3000, 2
 KERNEL_ROWS = 16_000
 ESTIMATOR, SHARDS = f"{OURS}, one process", f"{OURS}, shards"
 

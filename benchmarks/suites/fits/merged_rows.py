@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.cases import SEED, Case, Table
 from benchmarks.contest.machine import Rates
 from benchmarks.contest.measure import Side, Terms, contest
 from benchmarks.contest.peers import OURS
 from benchmarks.results import Record
-from benchmarks.suites.cases import SEED, Case, Table
 
 ROWS, DISTINCT, FEATURES = 619_326, 35_421, 10
 LEVELS = np.array([2, 3, 3, 4, 5, 6, 8, 10, 12, 16])

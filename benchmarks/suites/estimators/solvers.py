@@ -1,4 +1,4 @@
-"""The textbook solvers against `smo`: `python -m benchmarks.suites.solvers --data FOLDER`.
+"""The textbook solvers against `smo`: `python -m benchmarks.suites.estimators.solvers --data FOLDER`.
 
 Pendigits, 5,000 rows, class 0 against the rest, RBF: `smo-mvp` and `smo-platt` within 5 times `smo`. Svmguide1, RBF,
 squared hinge: Newton to a gap of 1e-10 in at most 15 steps. Every solver that promises tol agrees within 10 tol.
@@ -84,7 +84,7 @@ def newton(rows: tuple[Any, Any], gamma: float, C: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run all comparisons."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.suites.solvers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.suites.estimators.solvers", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of pendigits.bz2 and svmguide1.bz2")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args(arguments)

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from benchmarks import cases
+from benchmarks.cases import CACHE_MB, TOL
 from benchmarks.contest import memory
 from benchmarks.contest.peers import BINARY, OURS, Spec, _SklearnLike
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import CACHE_MB, TOL, apart
 
 BLOCK = 500  # rows that the judge takes at once
 SINGLE_ROWS = 200  # whose median time is that of one row

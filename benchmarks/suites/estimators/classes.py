@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import cases
 from benchmarks.contest.peers import BINARY, OURS, Spec, _SklearnLike
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import apart
 
 SOLVERS = (OURS, "scikit-learn", "scikit-learn-intelex")
 ROWS = {"digits": (200, 500, 1_000, 1_797), "letter": (500, 1_000, 2_000, 4_000, 10_000, 15_000)}

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import cases
+from benchmarks.cases import TOL, generated
 from benchmarks.contest.peers import OURS
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import TOL, apart
-from benchmarks.suites.cases import generated
 
 EXACT, LOW_RANK, PEER = f"{OURS}, exact", f"{OURS}, low rank", "scikit-learn, Nystroem and LinearSVC"
 WARM_ROWS, TEST_ROWS, CACHE_MB = 3000, 10_000, 6000

@@ -11,14 +11,14 @@ import os
 import tempfile
 from pathlib import Path
 
+from benchmarks import cases
+from benchmarks.cases import Case, Table
 from benchmarks.contest.peers import Marginflow, Spec
 from benchmarks.contest.phases import watching
 from benchmarks.contest.remote import Remote
 from benchmarks.contest.worker import few_of_each_class, n_distinct
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.cases import Case, Table
 
 CASES = cases.SINGLE | cases.LARGE
 REAL, EMULATED = (1, 2), (16, 64)

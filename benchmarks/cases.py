@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-SEED = 0
+SEED, TOL, CACHE_MB = 0, 1e-3, 4000  # where a suite has none of its own
 
 
 @dataclass(frozen=True)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.cases import CACHE_MB, TOL
 from benchmarks.contest.peers import BINARY, OURS, Spec, _SklearnLike
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
+from benchmarks import cases
 
 ROWS = 10_000
-FOLDS, SEED, GAMMA, TOL = 5, 0, 0.02, 1e-3
+FOLDS, SEED, GAMMA = 5, 0, 0.02
 CS = (0.1, 1.0, 10.0, 100.0, 1000.0)
 GAMMAS = (0.01, 0.02, 0.04)
-CACHE_MB = 4000
 SHARES = {"scikit-learn-intelex": 1.0, "scikit-learn": 0.2}  # of the folds that are run, the time being scaled
 
 
@@ -71,12 +69,6 @@ def search(solver: str, path: Path, share: float) -> Record:
         "scores": [results[f"split{k}_test_score"].tolist() for k in range(len(splits))],
         "version": peer.version(),
     }
-
-
-def apart(work: Callable[..., Record], *arguments: Any) -> Record:
-    """Run in a fresh process, whose memory ends with it."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
 
 
 def config(source: Path, store: Path, sweep: dict[str, Any]) -> dict[str, Any]:

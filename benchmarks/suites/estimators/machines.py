@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import cases
+from benchmarks.cases import CACHE_MB, TOL
 from benchmarks.contest.peers import OURS
+from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks.suites import cases
-from benchmarks.suites.batch import CACHE_MB, TOL, apart
 
 MODULES = {OURS: "svmcore.estimator", "scikit-learn-intelex": "sklearnex.svm", "scikit-learn": "sklearn.svm"}
 WARM_ROWS, TEST_ROWS = 5000, 2000  # small fits take other paths

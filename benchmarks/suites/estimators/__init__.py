@@ -1,0 +1,1 @@
+"""What else estimators do, beside those of the peers: searches, labels, probabilities, other machines."""

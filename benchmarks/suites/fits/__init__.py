@@ -1,0 +1,1 @@
+"""Single fits and fits of all classes, in contests with the peers."""
