@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -45,4 +46,15 @@ def on_dropped(unraisable: Any) -> None:
     number = signal.SIGINT if issubclass(unraisable.exc_type, KeyboardInterrupt) else signal.SIGTERM
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, _terminate)
-    threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number)).start()
+    threading.Thread(target=_send_again, args=(number,), daemon=True).start()
+
+
+def _send_again(number: int) -> None:
+    """A SIGTERM until it is heard: one that comes in the instant before a call that waits does not wake it."""
+    time.sleep(AGAIN_SECONDS)
+    os.kill(os.getpid(), number)
+    while number == signal.SIGTERM:
+        time.sleep(AGAIN_SECONDS)
+        if signal.getsignal(number) is not _terminate:
+            break
+        os.kill(os.getpid(), number)

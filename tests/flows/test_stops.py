@@ -20,6 +20,16 @@ with sigterm_raised():
     Dying()
     time.sleep(30)
 """
+UNHEARD = f"""
+import os, signal, sys, time
+from flows.stops import sigterm_raised
+real, sent = os.kill, []
+def lossy(pid, number):
+    sent.append(number)
+    if len(sent) != 2:
+        real(pid, number)
+os.kill = lossy
+{IN_A_DESTRUCTOR}"""
 HALF_MADE = f"""
 from flows.stops import sigterm_raised
 class Half:
@@ -37,7 +47,11 @@ raise SystemExit(code)
 """
 
 
-@pytest.mark.parametrize("script", [IN_A_DESTRUCTOR, HALF_MADE], ids=["in a destructor", "of a half made object"])
+@pytest.mark.parametrize(
+    "script",
+    [IN_A_DESTRUCTOR, UNHEARD, HALF_MADE],
+    ids=["in a destructor", "sent again but not heard", "of a half made object"],
+)
 def test_sigterm__is_heard_and_nothing_else_is_said(script):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20, check=False)
     assert (done.returncode, done.stderr) == (143, "")
