@@ -185,7 +185,7 @@ def add_byte_products(left: LeftSide, right: RightRows, out: Any) -> None:
         add_on_words(left.words, left.at, left.first, left.form, right.panels, out)
 
 
-@njit
+@njit(makes_arrays=True)
 def _arrange(rows, sign, words, at, first, sums):  # type: ignore[no-untyped-def]
     n, steps = rows.shape
     found = 0

@@ -101,7 +101,7 @@ def _finish(h):  # type: ignore[no-untyped-def]
     return h ^ (h >> np.uint64(33))
 
 
-@njit
+@njit(makes_arrays=True)
 def _hash_dense(bits):  # type: ignore[no-untyped-def]
     n, p = bits.shape
     out = np.empty((n, 2), np.uint64)
@@ -116,7 +116,7 @@ def _hash_dense(bits):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit
+@njit(makes_arrays=True)
 def _hash_csr(bits, indices, indptr):  # type: ignore[no-untyped-def]
     n = len(indptr) - 1
     out = np.empty((n, 2), np.uint64)
@@ -153,7 +153,7 @@ def _comes_before(h, codes, i, j):  # type: ignore[no-untyped-def]
     return codes[i] < codes[j] or (codes[i] == codes[j] and i < j)
 
 
-@njit
+@njit(makes_arrays=True)
 def _as_before(h, codes, order):  # type: ignore[no-untyped-def]
     """(n,) whether a row has hash and code of the one before it in the order."""
     same = np.zeros(len(order), np.bool_)
@@ -163,7 +163,7 @@ def _as_before(h, codes, order):  # type: ignore[no-untyped-def]
     return same
 
 
-@njit
+@njit(makes_arrays=True)
 def _grouped(order, same):  # type: ignore[no-untyped-def]
     """The fields of `Merged`, of rows in this order that are the `same` as the one before them or not."""
     n, m = len(order), -1

@@ -218,7 +218,7 @@ def _smallest_gap(sample: Any) -> float:
     return float(gaps.min()) if len(gaps) and np.isfinite(values[-1]) else 0.0
 
 
-@njit
+@njit(makes_arrays=True)
 def _encode(X, corner, step, limit, out):  # type: ignore[no-untyped-def]
     """Write the integers k nearest to (X - corner) / step; the largest miss, inf as soon as one is over `limit`."""
     most = np.int64(0)

@@ -46,7 +46,7 @@ def listed_products(X: Any, start: int, right: ListedRows, out: NDArray[Any]) ->
     return out
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _listed_products(data, indices, indptr, place, full, starts, rows, values, out):  # type: ignore[no-untyped-def]
     m = out.shape[1]
     at, times = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, out.dtype)

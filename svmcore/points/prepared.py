@@ -326,7 +326,7 @@ def _scatter(panel, data, indices, indptr, start, stop):  # type: ignore[no-unty
             panel[indices[k], j - start] += data[k]
 
 
-@njit
+@njit(makes_arrays=True)
 def _csr_products(  # type: ignore[no-untyped-def]
     a_data, a_indices, a_indptr, b_data, b_indices, b_indptr, p, out
 ):

@@ -22,7 +22,7 @@ def _complete(x: Floats, A: float, degree: int) -> Floats:
     return h
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _centred_powers(G, gamma, a, b, A, degree, out, h_t, h_s):  # type: ignore[no-untyped-def]
     n, m = G.shape
     row, S, T = np.empty(m, np.float64), np.empty(m, np.float64), np.empty(m, np.float64)

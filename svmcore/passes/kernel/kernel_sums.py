@@ -42,7 +42,7 @@ def values_of_products(G: Floats, a: Floats, b: Floats, factor: float, out: Floa
     _values_of_products(G, a, b, factor, out)
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _values_of_distances(G, a, b, factor, out):  # type: ignore[no-untyped-def]
     n, m = out.shape
     row, distances = np.empty(m, np.float64), np.empty(m, np.int32)
@@ -56,7 +56,7 @@ def _values_of_distances(G, a, b, factor, out):  # type: ignore[no-untyped-def]
             target[j] = row[j]
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _values_of_products(G, a, b, factor, out):  # type: ignore[no-untyped-def]
     n, m = out.shape
     row, values = np.empty(m, np.float64), np.empty(m, np.float64)
@@ -70,7 +70,7 @@ def _values_of_products(G, a, b, factor, out):  # type: ignore[no-untyped-def]
             target[j] = values[j]
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _sums_of_distances(G, a, b, factor, right, left, out_right, out_left):  # type: ignore[no-untyped-def]
     m = len(b)
     rows, distances = np.empty((ROWS, m), np.float64), np.empty(m, np.int32)
@@ -85,7 +85,7 @@ def _sums_of_distances(G, a, b, factor, right, left, out_right, out_left):  # ty
         _fold(rows, right, left[first:last], out_right[first:last], out_left)
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _sums_of_products(G, a, b, factor, right, left, out_right, out_left):  # type: ignore[no-untyped-def]
     m = len(b)
     rows = np.empty((ROWS, m), np.float64)

@@ -63,7 +63,7 @@ def exp_pass(G: Floats, x_norm2: Floats, z_norm2: Floats, gamma: float, out: Flo
     return out
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-def]
     """out[i, j] = exp(min(0, scale G[i, j] + a[i] + b[j])) in float32, relative error below 1e-7 + that of G.
 
@@ -96,7 +96,7 @@ def exp_of_distances(G: Floats, unit: float, x_norm2: Floats, z_norm2: Floats, g
     return out
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _exp_of_distances(G, a, b, gamma, out, past_caches):  # type: ignore[no-untyped-def]
     n, m = G.shape
     factor = np.float32(-gamma)
@@ -145,7 +145,7 @@ def sums_of_values(K: Floats, weights: Floats, absolute: bool, out: Floats) -> N
         _sums_of_values(np.abs(K), weights[plain:], out[:, plain:])
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _in_quads(X):  # type: ignore[no-untyped-def]
     """`X` in whole quads of rows, with an even number of features, at least two."""
     out = np.zeros((-(-len(X) // QUAD) * QUAD, (max(1, X.shape[1]) + 1) // 2 * 2), np.float32)
@@ -155,7 +155,7 @@ def _in_quads(X):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _in_lines(Z):  # type: ignore[no-untyped-def]
     """`Z` transposed, in whole lines, with an even number of features, at least two."""
     m, p = Z.shape
@@ -170,7 +170,7 @@ def _in_lines(Z):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyped-def]
     n, m = out.shape
     left, right = _in_quads(X), _in_lines(Z)
@@ -184,7 +184,7 @@ def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyp
     _fence()
 
 
-@njit_sums
+@njit_sums(makes_arrays=True)
 def _sums_of_differences(X, Z, gamma, weights, out):  # type: ignore[no-untyped-def]
     left, right = _in_quads(X), _in_lines(Z)
     padded = np.zeros((len(weights), right.shape[1]), np.float32)
@@ -226,7 +226,7 @@ def _add_quad(values, first, weights, start, out):  # type: ignore[no-untyped-de
                 out[i, k] += sums[i]
 
 
-@njit_fused
+@njit_fused(makes_arrays=True)
 def _aligned(n, m):  # type: ignore[no-untyped-def]
     """Room for n rows of m values, whole lines of them, that begin with a cache line each."""
     memory = np.empty(n * m + LANES, np.float32)

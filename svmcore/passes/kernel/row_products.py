@@ -57,19 +57,12 @@ def square_lengths(X, at, centre, out):  # type: ignore[no-untyped-def]
         out[i] = total
 
 
-@njit
-def _entries(data, indices, indptr, row):  # type: ignore[no-untyped-def]
-    """Values and columns of one CSR row; loops over these two are several times faster than over all entries."""
-    first, last = indptr[row], indptr[row + 1]
-    return data[first:last], indices[first:last]
-
-
 @njit_sums
 def csr_outputs(data, indices, indptr, at, w, out):  # type: ignore[no-untyped-def]
     """out[i] = x'w, x row at[i] of a CSR matrix."""
     for i in range(len(at)):
-        values, columns = _entries(data, indices, indptr, at[i])
-        total = 0.0
+        first, last, total = indptr[at[i]], indptr[at[i] + 1], 0.0
+        values, columns = data[first:last], indices[first:last]  # loops over these are several times faster
         for k in range(len(columns)):
             total += values[k] * w[columns[k]]
         out[i] = total
@@ -81,12 +74,13 @@ def csr_weights(data, indices, indptr, at, coef, w):  # type: ignore[no-untyped-
     for i in range(len(at)):
         t = coef[i]
         if t != 0.0:
-            values, columns = _entries(data, indices, indptr, at[i])
+            first, last = indptr[at[i]], indptr[at[i] + 1]
+            values, columns = data[first:last], indices[first:last]
             for k in range(len(columns)):
                 w[columns[k]] += t * values[k]
 
 
-@njit
+@njit(makes_arrays=True)
 def least_rates(old, step, second, weights):  # type: ignore[no-untyped-def]
     """Least (step + weight second) / old of each weight, at most 0; (k, n) each, without entries where `old` is 0."""
     least = np.zeros(len(weights))

@@ -125,7 +125,7 @@ def _add_columns(matrix, rows, weights, out, lo, hi):  # type: ignore[no-untyped
                 target[j] += weights[r] * a[j]
 
 
-@njit
+@njit(makes_arrays=True)
 def _add_by_sign(matrix, rows, weights, up, down, lo, hi):  # type: ignore[no-untyped-def]
     chosen, sizes = np.empty_like(rows), np.empty_like(weights)
     for sign, target in ((1.0, up), (-1.0, down)):

@@ -5,12 +5,10 @@ entries of the next row are asked for while those of one are copied, which takes
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.prefetch import ask_for
 from svmcore.runtime.threads import split_range
 
 __all__ = ["gather_each", "gather_square"]
@@ -34,21 +32,6 @@ def gather_square(
     split_range(len(rows), lambda lo, hi: _gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
 
 
-@intrinsic
-def _ask_for(typing_context, address):  # type: ignore[no-untyped-def]
-    """Have the line at an address brought to the second-level cache; any address will do."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        form = ir.FunctionType(ir.VoidType(), [place, number, number, number])
-        read, second_level, data = (ir.Constant(number, value) for value in (0, 2, 1))
-        asked = builder.module.declare_intrinsic("llvm.prefetch", [place], form)
-        builder.call(asked, [builder.inttoptr(arguments[0], place), read, second_level, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
-
-
 @njit
 def _gather(matrix, rows, columns, shift, at, to, out):  # type: ignore[no-untyped-def]
     size = matrix.itemsize
@@ -57,10 +40,10 @@ def _gather(matrix, rows, columns, shift, at, to, out):  # type: ignore[no-untyp
         following = matrix[rows[min(r + 1, len(rows) - 1)]].ctypes.data
         for c in range(len(columns)):
             target[to[c]] = source[columns[c]] + shift
-            _ask_for(following + size * columns[c])
+            ask_for(following + size * columns[c])
 
 
-@njit
+@njit(makes_arrays=True)
 def gather_each(matrix, rows, ends, squares):  # type: ignore[no-untyped-def]
     """Squares of several sets of rows, to `squares`, one after the other; set k is rows[ends[k] : ends[k + 1]]."""
     at = 0

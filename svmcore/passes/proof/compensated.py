@@ -112,7 +112,7 @@ def _times(a, b):  # type: ignore[no-untyped-def]
     return high, rest - (high - p)
 
 
-@njit
+@njit(makes_arrays=True)
 def quadratic_moments(X, centre, coef, w, M):  # type: ignore[no-untyped-def]
     """Add to w (2, p) sum_j coef_j u_j and to M (2, p, p) sum_j coef_j u_j u_j', u = x - centre, high and low parts."""
     p = X.shape[1]
@@ -127,7 +127,7 @@ def quadratic_moments(X, centre, coef, w, M):  # type: ignore[no-untyped-def]
                 M[0, f, g], M[1, f, g] = _plus((M[0, f, g], M[1, f, g]), _times(c, (u[0, g], u[1, g])))
 
 
-@njit
+@njit(makes_arrays=True)
 def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  # type: ignore[no-untyped-def]
     """out_i = sum_j coef_j k(x_j, x_i) of k = (gamma x'z + coef0)^2, or of that about the centre, from the moments.
 
@@ -221,7 +221,7 @@ def _powers(degree, high, low):  # type: ignore[no-untyped-def]
         high[lane], low[lane] = value
 
 
-@njit
+@njit(makes_arrays=True)
 def gaussian_outputs(X, Z, coef, gamma, out):  # type: ignore[no-untyped-def]
     """out_i = sum_j coef_j exp(-gamma ||x_i - z_j||^2)."""
     block, high, low, rest = np.empty((X.shape[1], LANES)), np.empty(LANES), np.empty(LANES), np.zeros(len(out))
@@ -237,7 +237,7 @@ def gaussian_outputs(X, Z, coef, gamma, out):  # type: ignore[no-untyped-def]
     out += rest
 
 
-@njit
+@njit(makes_arrays=True)
 def tanh_outputs(X, Z, coef, gamma, coef0, out):  # type: ignore[no-untyped-def]
     """out_i = sum_j coef_j tanh(gamma x_i'z_j + coef0)."""
     block, high, low, rest = np.empty((X.shape[1], LANES)), np.empty(LANES), np.empty(LANES), np.zeros(len(out))
@@ -253,7 +253,7 @@ def tanh_outputs(X, Z, coef, gamma, coef0, out):  # type: ignore[no-untyped-def]
     out += rest
 
 
-@njit
+@njit(makes_arrays=True)
 def power_outputs(X, Z, coef, centre, gamma, coef0, degree, is_centred, total, out):  # type: ignore[no-untyped-def]
     """out_i = sum_j coef_j k(x_i, z_j) of k = (gamma x'z + coef0)^degree, or of that about the centre m.
 

@@ -82,7 +82,7 @@ def _without_overlap(values, n):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit
+@njit(makes_arrays=True)
 def exact_sum(values, last):  # type: ignore[no-untyped-def]
     """Sum of the float64 `values` (n,) and of `last`, rounded once.
 
@@ -99,7 +99,7 @@ def exact_sum(values, last):  # type: ignore[no-untyped-def]
     return _rounded(left, _without_overlap(left, n + 3))
 
 
-@njit
+@njit(makes_arrays=True)
 def beyond_bounds(parts, of, bounds):  # type: ignore[no-untyped-def]
     """What the `parts` (n,) of number `of` (n,) come to beyond each of the bounds (m,), rounded once; 0 of one part."""
     found, ends, sorted_parts = np.zeros(len(bounds)), np.zeros(len(bounds) + 1, np.int64), np.empty(len(parts))
@@ -190,7 +190,7 @@ def box_of_labels(y, upper, p, lo, hi):  # type: ignore[no-untyped-def]
         hi[v] = upper[v] if y[v] > 0.0 else 0.0
 
 
-@njit
+@njit(makes_arrays=True)
 def clipped(beta, lo, hi, codes, sums, sizes):  # type: ignore[no-untyped-def]
     """The `beta` (m,) of the box that is nearest to a given one; sums and sizes of its groups go to (k,) each."""
     found = np.empty(len(beta))
@@ -257,7 +257,7 @@ def group_ends(score, error, beta, lo, hi, codes, ends):  # type: ignore[no-unty
     return outside, known
 
 
-@njit
+@njit(makes_arrays=True)
 def jump_multiplier(p, output, lo, hi, codes, g, total):  # type: ignore[no-untyped-def]
     """The b at which sum_v h_v(t_v - b) + b total is least over the group `g`, t = p - output; no variable has a ridge.
 
@@ -286,7 +286,7 @@ def jump_multiplier(p, output, lo, hi, codes, g, total):  # type: ignore[no-unty
     return found
 
 
-@njit
+@njit(makes_arrays=True)
 def bends(t, lo, hi, ridge, codes, g, total):  # type: ignore[no-untyped-def]
     """Where the slope total - sum_v h'_v(t_v - b) of the group `g` changes in b, if no variable is without any bound.
 
@@ -362,7 +362,7 @@ def _parted(place, jump, first, end, at):  # type: ignore[no-untyped-def]
 
 
 # ---- objectives
-@njit
+@njit(makes_arrays=True)
 def dual_sums(p, ridge, beta):  # type: ignore[no-untyped-def]
     """(p'beta, sum_v ridge_v beta_v^2, abs(p)'abs(beta))."""
     sums = np.zeros((3, LANES))
@@ -374,7 +374,7 @@ def dual_sums(p, ridge, beta):  # type: ignore[no-untyped-def]
     return sums[0].sum(), sums[1].sum(), sums[2].sum()
 
 
-@njit
+@njit(makes_arrays=True)
 def weighted(weights, errors):  # type: ignore[no-untyped-def]
     """Sum of the errors (n,) with the sizes of their weights; one without a weight may be infinite."""
     sums = np.zeros(LANES)
@@ -391,7 +391,7 @@ def _slope(residual, lo, hi, ridge):  # type: ignore[no-untyped-def]
     return min(max(residual / ridge if ridge > 0.0 else t, lo), hi)
 
 
-@njit
+@njit(makes_arrays=True)
 def losses(p, output, error, lo, hi, ridge, codes, multipliers, scale):  # type: ignore[no-untyped-def]
     """Of the residuals r = p - scale (output + b), b the multiplier (k + 1,) of a variable's group, the last for none.
 
@@ -435,7 +435,7 @@ def prove_each(squares, ends, p, lo, hi, codes, sums, relative, absolute, beta, 
         _prove(K, *box, *off, beta[at], outputs[at], found[k])
 
 
-@njit
+@njit(makes_arrays=True)
 def _prove(K, p, lo, hi, codes, sums, relative, absolute, beta, output, found):  # type: ignore[no-untyped-def]
     m, none, missed, worst = len(p), np.zeros(len(p)), 0.0, 0.0
     for g in range(len(sums)):
@@ -462,7 +462,7 @@ def _prove(K, p, lo, hi, codes, sums, relative, absolute, beta, output, found): 
     found[6] = norm2
 
 
-@njit
+@njit(makes_arrays=True)
 def _mended(g, beta, lo, hi, codes, total):  # type: ignore[no-untyped-def]
     """Mend the variables of group `g`: how far their sum is off then."""
     at = np.flatnonzero(codes == g)
@@ -472,7 +472,7 @@ def _mended(g, beta, lo, hi, codes, total):  # type: ignore[no-untyped-def]
     return abs(exact_sum(part, -total))
 
 
-@njit
+@njit(makes_arrays=True)
 def _outputs_within(K, beta, relative, absolute, output, error):  # type: ignore[no-untyped-def]
     """K beta (m,), and a bound (m,) of its error: of the values and of the sums."""
     support = np.flatnonzero(beta)

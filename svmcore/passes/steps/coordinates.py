@@ -24,13 +24,13 @@ def _far(beta):  # type: ignore[no-untyped-def]
     return 1e6 * length
 
 
-@njit
+@njit(inside=True)
 def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
     up_penalty[g, i] = 0.0 if beta[i] < hi[i] else FAR
     low_penalty[g, i] = 0.0 if beta[i] > lo[i] else FAR
 
 
-@njit
+@njit(inside=True)
 def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyped-def]
     """Move beta_i alone to its best value; returns the step, infinite, after a far one, where nothing ends it.
 
@@ -48,27 +48,24 @@ def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyp
     return step
 
 
-@njit
-def _step_and_gain(s, t, k_i, diagonal, up_penalty, low_penalty, best):  # type: ignore[no-untyped-def]
-    """S -= t k_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
-    q = len(s)
+@njit(inside=True)
+def _step_and_gain(s, t, K, i, diagonal, up, low, best):  # type: ignore[no-untyped-def]
+    """S -= t K_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
     zero, worst = s.dtype.type(0), np.int32(0)
     for block in range(len(best)):
-        lo, hi = block * BLOCK, min((block + 1) * BLOCK, q)
-        score, k, d = s[lo:hi], k_i[lo:hi], diagonal[lo:hi]
-        p, r = up_penalty[lo:hi], low_penalty[lo:hi]
-        largest = np.int32(0)
-        for c in range(hi - lo):
-            x = score[c] - t * k[c]
-            score[c] = x
-            violation = max(max(x - p[c], -x - r[c]), zero)
+        largest, first = np.int32(0), np.uintp(block * BLOCK)
+        for b in range(min(BLOCK, len(s) - block * BLOCK)):
+            c = first + np.uintp(b)
+            x = s[c] - t * K[i, c]
+            s[c] = x
+            violation = max(max(x - up[c], -x - low[c]), zero)
             worst = max(worst, np.float32(violation).view(np.int32))
-            largest = max(largest, np.float32(violation * violation / d[c]).view(np.int32))
+            largest = max(largest, np.float32(violation * violation / diagonal[c]).view(np.int32))
         best[block] = largest
     return np.float64(np.int32(worst).view(np.float32))
 
 
-@njit
+@njit(makes_arrays=True)
 def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-untyped-def]
     """Greedy coordinate steps on one working set with the box alone (variables in no group); as `solve_pairs`."""
     q = len(s)
@@ -79,7 +76,7 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
         diagonal[t] = max(K[t, t] + ridge[t], TAU)
         _set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
     up, low = up_penalty[0], low_penalty[0]
-    gap = _step_and_gain(s, kind(0), K[0][:q], diagonal, up, low, best)
+    gap = _step_and_gain(s, kind(0), K, 0, diagonal, up, low, best)
     n_iter = 0
     while gap > tol and n_iter < max_iter:
         block = np.argmax(best)
@@ -94,7 +91,7 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
             return n_iter, gap, True
         s[i] -= kind(step * ridge[i])
         _set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
-        gap = _step_and_gain(s, kind(step), K[i][:q], diagonal, up, low, best)
+        gap = _step_and_gain(s, kind(step), K, i, diagonal, up, low, best)
         n_iter += 1
     return n_iter, gap, False
 
@@ -124,7 +121,7 @@ def coordinate_pass(K, rows, order, diagonal, shift, ridge, lo, hi, beta, s, wor
 # --- with w = G'beta kept in place of the scores ----------------------------------------------------------------------
 # Rows g_i are about a centre c that is never subtracted from them: with S = sum beta, A = sum beta_j a_j, a_i = g_i'c,
 # (g_i - c)'(w - c S) = g_i'w - a_i S - A + c'c S. `sums` is S, A and the multiplier b; `level` is c'c + shift.
-@njit
+@njit(inside=True)
 def _held_step(  # type: ignore[no-untyped-def]
     i, output, along, level, diagonal, p, ridge, lo, hi, beta, sums, bar
 ):

@@ -19,7 +19,7 @@ DONE = 0.01  # of the gain so far: below it nobody else is let move
 SMALL = 1e-6  # of the first step's gain: below it no further step is worth its product
 
 
-@njit
+@njit(makes_arrays=True)
 def _slope(score, codes, n_groups):  # type: ignore[no-untyped-def]
     """The scores less their mean over each group, so that a step along them keeps the sums; 0 for who is HELD."""
     r = score.copy()
@@ -37,7 +37,7 @@ def _slope(score, codes, n_groups):  # type: ignore[no-untyped-def]
     return r
 
 
-@njit
+@njit(makes_arrays=True)
 def _product(K, free, ridge, d):  # type: ignore[no-untyped-def]
     """(K + ridge) d of the free variables."""
     out = np.empty(len(free))
@@ -72,7 +72,7 @@ def _move(free, beta, lo, hi, d, t, ends):  # type: ignore[no-untyped-def]
         beta[v] = hi[v] if d[ends] > 0.0 else lo[v]
 
 
-@njit
+@njit(makes_arrays=True)
 def _descend(K, free, s, beta, lo, hi, ridge, codes, n_groups, most):  # type: ignore[no-untyped-def]
     """Conjugate gradients on the variables `free`: (steps, gain)."""
     score, some = s[free], codes[free]
@@ -100,7 +100,7 @@ def _descend(K, free, s, beta, lo, hi, ridge, codes, n_groups, most):  # type: i
     return most, gain
 
 
-@njit
+@njit(makes_arrays=True)
 def _apply(K, s, change, ridge):  # type: ignore[no-untyped-def]
     """Scores of all members after `change` (q,) of theirs: K is symmetric."""
     for v in np.flatnonzero(change):
@@ -123,7 +123,7 @@ def _centre(s, free, codes, n_groups):  # type: ignore[no-untyped-def]
                 s[c] -= total / count
 
 
-@njit
+@njit(makes_arrays=True)
 def free_steps(K, s, beta, lo, hi, ridge, codes, n_groups, most):  # type: ignore[no-untyped-def]
     """At most `most` steps, which change scores `s` and `beta` (q,) float64: (steps, what the objective gained).
 

@@ -24,7 +24,7 @@ def extremes(s, beta, lo, hi):  # type: ignore[no-untyped-def]
     return m, low
 
 
-@njit
+@njit(makes_arrays=True)
 def violators(s, beta, lo, hi, outside, m, low):  # type: ignore[no-untyped-def]
     """Indices of the mask `outside` that may grow and are above the least of I_low; that may shrink and are below m."""
     grow, shrink, up, down = np.empty(len(s), np.int64), np.empty(len(s), np.int64), 0, 0
@@ -44,7 +44,7 @@ def count_free(beta, lo, hi):  # type: ignore[no-untyped-def]
     return free
 
 
-@njit
+@njit(makes_arrays=True)
 def moving(s, beta, lo, hi, reach):  # type: ignore[no-untyped-def]
     """Indices of those who may move: all but those at a bound with a score that is over `reach` behind."""
     found, n = np.empty(len(s), np.int64), 0
