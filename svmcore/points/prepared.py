@@ -335,6 +335,13 @@ def _csr_products(  # type: ignore[no-untyped-def]
     Four entries of a row at a time, so that the 64 sums are loaded and stored once for four products.
     """
     panel, total = np.zeros((p, PANEL)), np.empty(PANEL)
+    _panel_products(a_data, a_indices, a_indptr, b_data, b_indices, b_indptr, panel, total, out)
+
+
+@njit
+def _panel_products(  # type: ignore[no-untyped-def]
+    a_data, a_indices, a_indptr, b_data, b_indices, b_indptr, panel, total, out
+):
     n, m = out.shape
     for start in range(0, m, PANEL):
         stop = min(start + PANEL, m)
@@ -355,4 +362,5 @@ def _csr_products(  # type: ignore[no-untyped-def]
                     total[lane] += v0 * w0[lane]
             for lane in range(stop - start):
                 out[i, start + lane] = total[lane]
-        panel[b_indices[b_indptr[start] : b_indptr[stop]]] = 0.0
+        for k in range(b_indptr[start], b_indptr[stop]):
+            panel[b_indices[k]] = 0.0

@@ -70,11 +70,14 @@ def _exp_float32(G, a, b, scale, out, past_caches):  # type: ignore[no-untyped-d
     Cephes' expf: x = k ln 2 + r, exp(r) by a degree-5 polynomial, 2^k through the exponent bits. Numba's own exp is a
     scalar call; this loop vectorises.
     """
-    n, m = G.shape
-    right = b.astype(G.dtype)
-    factor = G.dtype.type(scale)
-    row, values = np.empty(m, G.dtype), np.empty(m, np.float32)
-    for i in range(n):
+    row, values = np.empty(G.shape[1], G.dtype), np.empty(G.shape[1], np.float32)
+    _rows_of_products(G, a, b.astype(G.dtype), G.dtype.type(scale), row, values, out, past_caches)
+
+
+@njit_fused
+def _rows_of_products(G, a, right, factor, row, values, out, past_caches):  # type: ignore[no-untyped-def]
+    m = len(row)
+    for i in range(len(G)):
         # contiguous buffers: over overlapping or strided arrays the middle loop runs as scalars, ten times slower;
         # and copied by loops: numba's slice assignments take longer than the exponentials
         source, target, left = G[i], out[i], G.dtype.type(a[i])
@@ -172,16 +175,21 @@ def _in_lines(Z):  # type: ignore[no-untyped-def]
 
 @njit_fused(makes_arrays=True)
 def _exp_of_differences(X, Z, gamma, out, past_caches):  # type: ignore[no-untyped-def]
-    n, m = out.shape
     left, right = _in_quads(X), _in_lines(Z)
-    for start in range(0, m, PART):
-        stop = min(start + PART, m)
+    for start in range(0, out.shape[1], PART):
         values = _aligned(QUAD, min(PART, right.shape[1] - start))
-        for first in range(0, n, QUAD):
-            _values_of_differences(left, first, right, start, gamma, values)
-            for i in range(first, min(first + QUAD, n)):
-                _write(values[i - first], out[i, start:stop], past_caches)
+        _quads_of_differences(left, right, start, gamma, values, out, past_caches)
     _fence()
+
+
+@njit_fused
+def _quads_of_differences(left, right, start, gamma, values, out, past_caches):  # type: ignore[no-untyped-def]
+    """The values of all rows with the columns from `start` on, four rows at a time."""
+    stop = min(start + PART, out.shape[1])
+    for first in range(0, len(out), QUAD):
+        _values_of_differences(left, first, right, start, gamma, values)
+        for i in range(first, min(first + QUAD, len(out))):
+            _write(values[i - first], out[i, start:stop], past_caches)
 
 
 @njit_sums(makes_arrays=True)
@@ -193,9 +201,15 @@ def _sums_of_differences(X, Z, gamma, weights, out):  # type: ignore[no-untyped-
             padded[k, j] = weights[k, j]
     for start in range(0, right.shape[1], PART):
         values = _aligned(QUAD, min(PART, right.shape[1] - start))
-        for first in range(0, len(out), QUAD):
-            _values_of_differences(left, first, right, start, gamma, values)
-            _add_quad(values, 0, padded, start, out[first : first + QUAD])
+        _add_quads(left, right, start, gamma, values, padded, out)
+
+
+@njit_sums
+def _add_quads(left, right, start, gamma, values, weights, out):  # type: ignore[no-untyped-def]
+    """Add the sums of all rows over the columns from `start` on, four rows at a time."""
+    for first in range(0, len(out), QUAD):
+        _values_of_differences(left, first, right, start, gamma, values)
+        _add_quad(values, 0, weights, start, out[first : first + QUAD])
 
 
 @njit_sums
