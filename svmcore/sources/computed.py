@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.matrix.columns import Weighted, add_block, place_rows, weighted
+from svmcore.passes.kernel.kernel_values import place_rows
+from svmcore.passes.matrix.columns import Weighted, add_block, weighted
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source

@@ -25,6 +25,7 @@ __all__ = [
     "exp_of_distances",
     "exp_pass",
     "float64_pass",
+    "place_rows",
     "sums_of_differences",
     "sums_of_values",
 ]
@@ -367,6 +368,14 @@ def _is_spread(out: Floats) -> bool:
     """Whether the rows of `out` are float32 values that lie further apart than a cache would hold."""
     contiguous = out.dtype == np.float32 and out.strides[1] == out.itemsize
     return contiguous and len(out) * out.strides[0] >= STREAMED
+
+
+@njit_fused
+def place_rows(values, rows, out):  # type: ignore[no-untyped-def]
+    """out[rows[r]] = values[r], past the caches, on this thread."""
+    for r in range(len(rows)):
+        _write(values[r], out[rows[r]], values.itemsize == 4)
+    _fence()
 
 
 @njit_fused

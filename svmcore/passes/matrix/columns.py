@@ -16,7 +16,6 @@ __all__ = [
     "add_columns_and_sizes",
     "add_columns_by_sign",
     "add_columns_compensated",
-    "place_rows",
     "weighted",
 ]
 
@@ -88,15 +87,6 @@ def add_columns_compensated(matrix: Floats, rows: Floats, weights: Floats, out: 
     """Out + rest += sum_r weights[r] matrix[rows[r]], what each addition rounds away being kept in `rest`."""
     work = lambda lo, hi: _add_compensated(matrix, rows, weights, out, rest, lo, hi)  # noqa: E731
     split_range(len(out), work, least=_least(rows), grain=GRAIN)
-
-
-@njit
-def place_rows(values, rows, out):  # type: ignore[no-untyped-def]
-    """out[rows[r]] = values[r], on this thread."""
-    for r in range(len(rows)):
-        target = out[rows[r]]
-        for c in range(values.shape[1]):
-            target[c] = values[r, c]
 
 
 @njit
