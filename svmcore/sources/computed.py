@@ -45,6 +45,7 @@ class ComputedColumns(Source):
         self.psd, self.is_positive = bool(kernel.psd), kernel.is_positive
         self.n, self.dtype = len(points), np.dtype(dtype)
         self.n_computed = 0  # columns, for the metrics
+        self._parts: dict[tuple[int, int], Points] = {}
 
     @cached_property
     def rounding(self) -> Any:  # type: ignore[override]
@@ -68,7 +69,7 @@ class ComputedColumns(Source):
             for lo in range(start, stop, block):
                 hi = min(lo + block, stop)
                 target = out[:, lo:hi] if near is None else near[:, : hi - lo]
-                self.kernel.block(left, self.points.rows(lo, hi), target)
+                self.kernel.block(left, self._rows(lo, hi), target)
                 if rows is not None:
                     place_rows(target, rows, out[:, lo:hi])
 
@@ -118,11 +119,20 @@ class ComputedColumns(Source):
         values = np.empty((CHUNK, SUMMED), self.dtype)
         for lo in range(0, sums.shape[2], SUMMED):
             hi = min(lo + SUMMED, sums.shape[2])
-            rows, near = self.points.rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
+            rows, near = self._rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
             for left, every in columns:
                 K = self.kernel.block(left, rows, values[: len(left), : hi - lo])
                 add_block(K, every, self.is_positive, near)
             sums[:, :, lo:hi] = near
+
+    def _rows(self, start: int, stop: int) -> Points:
+        """Rows start ... stop - 1: blocks are the same each time, and what these look up of all rows is kept with them."""
+        if self.points.is_sparse:  # a part is a copy
+            return self.points.rows(start, stop)
+        found = self._parts.get((start, stop))
+        if found is None:
+            found = self._parts[start, stop] = self.points.rows(start, stop)
+        return found
 
     def _joined(self, sums: Floats) -> tuple[Floats, Floats]:
         up, down = sums
