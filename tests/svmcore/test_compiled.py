@@ -1,6 +1,50 @@
-"""Compiled files of another version of the package: gone before numba reads them."""
+"""Compiled loops: they count no references; files of another version of the package are gone before numba reads them."""
 
-from svmcore.runtime.compiled import forget_moved
+import numba
+import numpy as np
+import pytest
+from numba.core.errors import NumbaError
+
+from svmcore.passes.steps.coordinates import csr_pass, dense_pass
+from svmcore.passes.steps.pairs import _solve_long, _solve_short
+from svmcore.runtime.compiled import forget_moved, njit
+
+SINGLE, REAL, WHOLE = numba.float32, numba.float64, numba.int64
+SQUARE, KEYS, REALS, PLACES = SINGLE[:, ::1], SINGLE[::1], REAL[::1], WHOLE[::1]
+BOX = (REALS, REALS, REALS)
+PAIRS = (SQUARE, REALS, KEYS, *BOX, KEYS, REALS, SQUARE, SQUARE, REAL, WHOLE)
+LINEAR = (PLACES, PLACES, REALS, REAL, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REAL, numba.boolean[::1])
+LOOPS = [
+    (_solve_short, PAIRS),
+    (_solve_long, (*PAIRS, REAL)),
+    (dense_pass, (REAL[:, ::1], *LINEAR)),
+    (csr_pass, (REALS, PLACES, PLACES, *LINEAR)),
+]
+
+
+def body(function, signature):
+    """What LLVM makes of the function itself, without how Python calls it."""
+    options = {name: value for name, value in function.targetoptions.items() if name != "nopython"}
+    fresh = numba.njit(signature, **options)(function.py_func)
+    _, *parts = fresh.inspect_llvm(fresh.signatures[0]).split("\ndefine ")
+    heads = [part.partition("{")[0] for part in parts]
+    at = next(k for k, head in enumerate(heads) if function.__name__ in head and "@cfunc" not in head and "cpython" not in head)
+    return parts[at].partition("\n}")[0]
+
+
+@pytest.mark.parametrize(("function", "signature"), LOOPS, ids=lambda each: getattr(each, "__name__", ""))
+def test_loops__count_no_references(function, signature):
+    assert "NRT_" not in body(function, signature)
+
+
+def test_makes_arrays__is_needed_for_an_array_and_counts_references():
+    def total(values):
+        copy = values.copy()
+        return copy[0]
+
+    assert "NRT_" in body(njit(makes_arrays=True)(total), (REALS,))
+    with pytest.raises(NumbaError, match="NRT required"):
+        njit(total)(np.ones(2))
 
 
 def package(folder, *names):
