@@ -54,13 +54,14 @@ njit_sums = _decorator(
 
 
 def forget_moved(package: Path) -> None:
-    """Delete what was compiled when `package` had other files, as after an update.
+    """Delete what was compiled when `package` had other files, or this file other options, as after an update.
 
     An index of numba names the modules of the functions that were arguments, and it is read before it is known to be
-    stale: where such a module has gone, every call would raise ModuleNotFoundError.
+    stale: where such a module has gone, every call would raise ModuleNotFoundError. It does not know the options.
     """
     names = sorted(str(path.relative_to(package)) for path in package.rglob("*.py"))
-    stamp = package / "__pycache__" / f"modules.{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}"
+    known = hashlib.sha256(repr(names).encode() + Path(__file__).read_bytes())
+    stamp = package / "__pycache__" / f"modules.{known.hexdigest()[:16]}"
     if stamp.exists():
         return
     with suppress(OSError):  # a package that cannot be written to has no compiled files of ours

@@ -126,7 +126,7 @@ class ComputedColumns(Source):
             sums[:, :, lo:hi] = near
 
     def _rows(self, start: int, stop: int) -> Points:
-        """Rows start ... stop - 1: blocks are the same each time, and what these look up of all rows is kept with them."""
+        """Rows start ... stop - 1: blocks are the same each time, and each is looked up once."""
         if self.points.is_sparse:  # a part is a copy
             return self.points.rows(start, stop)
         found = self._parts.get((start, stop))

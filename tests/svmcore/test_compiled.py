@@ -1,4 +1,4 @@
-"""Compiled loops: they count no references; files of another version of the package are gone before numba reads them."""
+"""Compiled loops count no references; what another version of the package compiled is gone before numba reads it."""
 
 import numba
 import numpy as np
@@ -27,9 +27,8 @@ def body(function, signature):
     options = {name: value for name, value in function.targetoptions.items() if name != "nopython"}
     fresh = numba.njit(signature, **options)(function.py_func)
     _, *parts = fresh.inspect_llvm(fresh.signatures[0]).split("\ndefine ")
-    heads = [part.partition("{")[0] for part in parts]
-    at = next(k for k, head in enumerate(heads) if function.__name__ in head and "@cfunc" not in head and "cpython" not in head)
-    return parts[at].partition("\n}")[0]
+    own = (part for part in parts if function.__name__ in part.partition("{")[0] and "@_ZN7cpython" not in part)
+    return next(own).partition("\n}")[0]
 
 
 @pytest.mark.parametrize(("function", "signature"), LOOPS, ids=lambda each: getattr(each, "__name__", ""))
@@ -74,6 +73,17 @@ def test_forget_moved__deletes_it_when_a_file_has_moved(tmp_path):
     forget_moved(root)
     assert compiled(root) == []
     assert len(list(root.glob("__pycache__/modules.*"))) == 1
+
+
+def test_forget_moved__deletes_it_when_the_options_have_changed(tmp_path, monkeypatch):
+    root, options = package(tmp_path / "package", "a.py"), tmp_path / "options.py"
+    monkeypatch.setattr("svmcore.runtime.compiled.__file__", str(options))
+    options.write_text("before")
+    forget_moved(root)
+    package(root, "__pycache__/a.nbi")
+    options.write_text("after")
+    forget_moved(root)
+    assert compiled(root) == []
 
 
 def test_forget_moved__leaves_a_package_that_cannot_be_written_to(tmp_path):
