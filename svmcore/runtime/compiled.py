@@ -17,7 +17,7 @@ __all__ = ["njit", "njit_fused", "njit_sums"]
 
 
 def _decorator(doc: str, **options: Any) -> Callable[..., Any]:
-    """A decorator of these options; see `njit`."""
+    """A decorator of these options; see `njit`. `_nrt` is numba's own switch: a test tells if it ever goes."""
 
     def compiled(
         function: Callable[..., Any] | None = None, *, makes_arrays: bool = False, inside: bool = False
