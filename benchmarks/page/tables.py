@@ -66,6 +66,19 @@ def speedup(record: Record, records: Sequence[Record], of: str = "median_seconds
     return record[of] / ours
 
 
+def of_search(record: Record, records: Sequence[Record]) -> tuple[str, ...]:
+    """Cells of one solver's search: seconds, how much longer than ours, what was run, how its scores differ."""
+    ratio = speedup({"task": "", **record}, records)
+    return (
+        record["solver"],
+        seconds(record["median_seconds"]),
+        "" if ratio is None else f"{ratio:.1f}×",
+        "all folds" if record["share"] == 1 else f"{record['share']:.0%} of the folds, scaled",
+        number(record.get("fold_difference"), ".2%"),
+        number(record.get("mean_difference"), ".2%"),
+    )
+
+
 def geometric_mean(ratios: Sequence[float]) -> float | None:
     """Return exp of the mean logarithm.
 

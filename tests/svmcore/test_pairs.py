@@ -217,7 +217,7 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
     assert found[0][0] > 100
 
 
-@pytest.mark.parametrize("n", [pairs.SHORT, pairs.SHORT + 1, 900])
+@pytest.mark.parametrize("n", [pairs.SHORT, pairs.SHORT + 1, 900, pairs.NEAR + 1])
 def test_solve_pairs__of_any_length_ends_at_the_minimum(n):
     """Longer steps than a pair alone would take end at the same place: optimality is told without the scores."""
     rng = np.random.default_rng(n)

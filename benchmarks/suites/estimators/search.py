@@ -138,13 +138,5 @@ def show(name: str, records: list[Record]) -> None:
 
     table = Table(*HEADER, title=name, title_justify="left")
     for record in records:
-        ratio = tables.speedup({"task": "", **record}, records)
-        table.add_row(
-            record["solver"],
-            tables.seconds(record["median_seconds"]),
-            "" if ratio is None else f"{ratio:.1f}×",
-            "all" if record["share"] == 1 else f"{record['share']:.0%} of the fits, scaled",
-            tables.number(record.get("fold_difference"), ".2%"),
-            tables.number(record.get("mean_difference"), ".2%"),
-        )
+        table.add_row(*tables.of_search(record, records))
     Console(width=150).print(table)

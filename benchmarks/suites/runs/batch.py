@@ -181,17 +181,8 @@ HEADER = ("solver", "seconds", "ours faster by", "run", "worst fold differs", "w
 
 def row(record: Record, records: list[Record]) -> tuple[str, ...]:
     """One solver's cells under HEADER."""
-    ratio = tables.speedup({"task": "", **record}, records)
     means = np.array(record["scores"]).mean(axis=0)
-    return (
-        record["solver"],
-        tables.seconds(record["median_seconds"]),
-        "" if ratio is None else f"{ratio:.0f}×",
-        "all folds" if record["share"] == 1 else f"{record['share']:.0%} of the folds, scaled",
-        tables.number(record.get("fold_difference"), ".2%"),
-        tables.number(record.get("mean_difference"), ".2%"),
-        " ".join(f"{mean:.4f}" for mean in means),
-    )
+    return (*tables.of_search(record, records), " ".join(f"{mean:.4f}" for mean in means))
 
 
 def show(records: list[Record]) -> None:
