@@ -36,7 +36,7 @@ from svmcore.points.identical import merge_rows, row_hash
 
 __all__ = ["KIND", "VERSION", "Progress", "build", "made_from"]
 
-KIND, VERSION = "dataset", 3
+KIND, VERSION = "dataset", 4
 BUCKET_BYTES = 64 << 20
 MAX_BUCKETS = 256  # each is a few open files
 Progress = Callable[..., None]
@@ -229,8 +229,8 @@ def _statistics(exp: Experiment, train: _Staged, split: Split, width: int) -> tu
     for _, X in _training_blocks(train, split):
         stats.add(X)
     scaling = fit_scaling(exp.data.scale, stats, train.rows.is_sparse)
-    doubtful = stats.may_lose(scaling)
-    return stats, scaling, np.float64 if doubtful.any() and _loses(train, split, scaling, stats) else np.float32
+    loses = stats.may_lose(scaling).any() and _loses(train, split, scaling, stats)
+    return stats, scaling, np.float64 if loses or stats.is_rounded(scaling) else np.float32
 
 
 def _loses(train: _Staged, split: Split, scaling: Scaling, stats: ColumnStats) -> bool:

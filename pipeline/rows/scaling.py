@@ -13,6 +13,7 @@ __all__ = ["ColumnStats", "Scaling", "fit_scaling"]
 
 Vector = NDArray[np.float64]
 FLOAT32_LOSS = 1e-6  # of a column's range: what float32 may lose before a dataset is kept in float64
+LEVELS = 255  # of whole numbers that a byte tells apart: of such rows products are exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +71,12 @@ class Scaling:
 class ColumnStats:
     """Count, mean, sum of squared deviations, minimum and maximum of each of p columns, over blocks of rows.
 
-    Dense blocks are merged by Chan's formula; CSR columns take their zeros into account without holding them.
+    Dense blocks are merged by Chan's formula; CSR columns take their zeros into account without holding them. `whole`
+    is whether every value is a whole number.
     """
 
     def __init__(self, n_features: int) -> None:
-        self.n = 0
+        self.n, self.whole = 0, True
         self.mean = np.zeros(n_features)
         self.squares = np.zeros(n_features)
         self.least = np.full(n_features, np.inf)
@@ -93,7 +95,7 @@ class ColumnStats:
             self.mean += difference * (m / total)
         self.least = np.minimum(self.least, least)
         self.largest = np.maximum(self.largest, largest)
-        self.n = total
+        self.n, self.whole = total, self.whole and _are_whole(X)
 
     @property
     def variance(self) -> Vector:
@@ -117,6 +119,26 @@ class ColumnStats:
         )
         worst = np.abs(ends).max(axis=0) * 2.0**-24
         return (self.largest > self.least) & ((worst > FLOAT32_LOSS * (ends[1] - ends[0])) | (worst > 2.0**103))
+
+    def is_rounded(self, scaling: Scaling) -> bool:
+        """Whether float32 would take rows of bytes off their lattice: whole numbers times one factor, as pixels / 255.
+
+        In float64 they stay on it, and proofs have exact products (`svmcore.points.lattice`).
+        """
+        varies = self.largest > self.least
+        if not (self.whole and varies.any() and np.ptp(scaling.factor[varies]) == 0.0):
+            return False
+        least, largest = self.least[varies].min(), self.largest[varies].max()
+        if largest - least > LEVELS:
+            return False
+        raw, shifts = np.arange(least, largest + 1.0), np.unique(scaling.shift[varies])
+        scaled = (raw[:, None] - shifts) * scaling.factor[varies][0]
+        return bool((scaled != scaled.astype(np.float32)).any())
+
+
+def _are_whole(X: Any) -> bool:
+    values = X.data if sparse.issparse(X) else X
+    return bool((values == np.rint(values)).all())
 
 
 def _dense_moments(X: NDArray[Any]) -> tuple[Vector, Vector, Vector, Vector]:

@@ -11,6 +11,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from pipeline.rows.dataset import Scaling
 from pipeline.rows.scaling import ColumnStats, fit_scaling
 from svmcore.errors import InputError
+from svmcore.points.lattice import encode
 
 from .ingested_rows import LABELS, ROWS, N, P, dense, make
 
@@ -104,3 +105,30 @@ def test_float64_is_kept_where_float32_would_lose(tmp_path, rows, dtype, name):
     assert X.dtype == dtype
     spread = np.maximum(rows.max(axis=0) - rows.min(axis=0), 1e-3)
     assert (np.abs(X - rows)[:, :5] <= 1e-6 * spread[:5]).all()
+
+
+BYTES = np.random.default_rng(5).integers(0, 256, (N, P)).astype(float)
+BYTES[:2] = [[0.0] * P, [255.0] * P]
+
+
+@pytest.mark.parametrize("name", ["rows.npz", "rows.svm"])
+@pytest.mark.parametrize(
+    ("rows", "scale", "dtype"),
+    [
+        (BYTES, 255.0, np.float64),
+        (BYTES, 256.0, np.float32),  # of which float32 holds every level
+        (BYTES, "none", np.float32),
+        (BYTES, "maxabs", np.float64),
+        (BYTES * np.arange(1, P + 1), 255.0, np.float32),  # beyond a byte
+        (np.minimum(BYTES, 100.0 + np.arange(P)), "maxabs", np.float32),  # each column has a factor of its own
+        (BYTES + 0.25, 255.0, np.float32),
+    ],
+    ids=["pixels", "dyadic", "none", "one factor", "wide", "many factors", "fractions"],
+)
+def test_rows_of_bytes_stay_whole_numbers_times_one_step(tmp_path, rows, scale, dtype, name):
+    d = make(tmp_path, f"data.scale={scale}", X=rows, name=name)
+    assert d.dtype == dtype
+    if dtype == np.float64:
+        _, codes = encode(dense(d.X()))
+        assert codes.exact  # so that proofs have products of bytes
+        assert np.array_equal(np.rint(dense(d.X())[d.inverse()] * 255), rows)
