@@ -50,6 +50,8 @@ class Certificate:
         The same for primal and dual.
     exact
         Rows whose outputs were computed from exact values, the others from those served.
+    error
+        Bound of the error of every output; infinite where the outputs are somebody else's.
     """
 
     primal: float
@@ -60,6 +62,7 @@ class Certificate:
     uncertainty: float = 0.0
     bar: float = 0.0
     exact: int = 0
+    error: float = np.inf
 
     def proves(self, tol: float) -> bool:
         """Whether the gap is proved to be within `tol`: a proof within wide bounds is none."""
@@ -138,6 +141,7 @@ def evaluate(
         _gap(ends[:, 2:4].tolist()) - gap,  # errors can widen it by no less than they can narrow it
         outputs.bar(found),
         int(np.count_nonzero(outputs.exact_rows)),
+        np.inf if known is not None else float(outputs.errors.max(initial=0.0)),
     )
     if not (finite and np.isfinite(dual)):
         certificate = NOTHING

@@ -25,6 +25,7 @@ __all__ = ["BoundedOutputs", "KnownOutputs", "free_multipliers", "multipliers_of
 EPS = float(np.finfo(np.float64).eps)
 OBJECTIVE = 5e-7  # relative error of the objectives that calls for finer values
 MUCH = 2.0  # times the dual: a primal beyond that is looked at again
+LOOSE = 4.0  # times ||beta||_1: where more was added up than that, bounds of its errors are too wide
 EXACT = 2.0  # what a value of K in float64 costs over one that is served
 
 
@@ -35,13 +36,16 @@ class BoundedOutputs:
         self._begin(qp, beta)
         self.support = np.flatnonzero(self.coef)
         self.exact: Any = qp.source.exact
-        self.served = at_hand if at_hand is not None and np.array_equal(at_hand.coef, self.coef) else None
+        loose = at_hand is None or at_hand.length > LOOSE * self.length
+        self.served = None if loose else served(qp.source, self.coef, at_hand)
         self.exact_rows = np.full(qp.source.n, self._direct or self._served_in_vain)
         self.values, self.sizes = self._first()
         if qp.shift:
             self.values = self.values + qp.shift * self.coef.sum()
             self.sizes = self.sizes + qp.shift * self.length
         self.errors = self._first_errors()
+        if self.served is not None:
+            self.errors, self.sizes = self.errors + self.served.error, self.sizes + self.served.before
         self.sizes = np.where(np.isfinite(self.errors), self.sizes + self.errors, self.sizes)  # of the exact values
 
     def _begin(self, qp: SignedQP, beta: Floats) -> None:
@@ -77,7 +81,8 @@ class BoundedOutputs:
             return self._from_rows(coef), lengths * float(np.abs(self.coef) @ lengths)
         if self._direct:
             return self.exact.product(np.arange(source.n), self.support, coef), self.exact.sizes(self.coef)
-        self.served = self.served or served(source, self.coef)
+        if self.served is None:
+            self.served = served(source, self.coef)
         return self.served.values.copy(), self.served.sizes
 
     def _from_rows(self, coef: Floats) -> Floats:
@@ -94,7 +99,8 @@ class BoundedOutputs:
         if self._served_in_vain:
             return self._errors(self.exact.unit, self.length, self.exact.summands(len(self.support)))
         assert self.served is not None
-        return self._errors(None if self.exact is None else self.qp.source.rounding, *self.served[3:])
+        rounding = None if self.exact is None else self.qp.source.rounding
+        return self._errors(rounding, self.served.length, self.served.terms)
 
     def _errors(self, rounding: Any, length: float, terms: float) -> Floats:
         """Bound (n,): rounding of the values that met coefficients of this total size, and of sums of `terms`."""

@@ -15,6 +15,7 @@ from svmcore.passes.matrix.gather import gather_square
 from svmcore.passes.steps.working_set import extremes, violators
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.sources import RunningProduct
 from svmcore.sources.base import CHUNK, matvec
 from svmcore.squares import gather_known, squares
 
@@ -152,6 +153,10 @@ class WorkingSetState(ABC):
         """All scores (m,) as they are kept, where they are in this process; else None."""
         return None
 
+    def product(self) -> RunningProduct | None:
+        """K times what has changed of the variables since they began, where that is kept with its errors."""
+        return None
+
     def end(self) -> None:  # noqa: B027  -- most states have nothing to give back
         """The state is not asked any more."""
 
@@ -179,6 +184,13 @@ class MemoryState(WorkingSetState):
         self._known_places = np.empty(0) if self._known is None else self._known.places(qp.source.n)
         self.score = self._first_scores() if score is None else score.copy()
         self._spans = [(0, qp.source.n)] if qp.rows is not None else _spans(qp.hi > qp.lo)
+        runs = qp.rows is None and qp.source.is_positive and self._keeps_all
+        self._product = RunningProduct(qp.source, beta) if runs else None
+        self._begun = self.score + qp.ridge * beta + qp.shift * beta.sum()  # p - K beta where it begins
+
+    @property
+    def _keeps_all(self) -> bool:
+        return self._spans == [(0, self.qp.source.n)]
 
     def _first_scores(self) -> Floats:
         qp = self.qp
@@ -230,8 +242,18 @@ class MemoryState(WorkingSetState):
         every = slice(None) if idx is self.everyone else idx
         delta = beta - self.beta[every]
         self.beta[every], self._ends = beta, None
-        moved, zero = np.flatnonzero(delta), idx[beta == 0.0]
-        idx, delta = idx[moved], delta[moved]
+        if self._product is None:
+            moved = np.flatnonzero(delta)
+            self._add_to_scores(idx[moved], delta[moved])
+        else:
+            self._product.set(idx, beta)
+            self.score = self._begun - self._product.values - self.qp.ridge * self.beta
+            self.score -= self.qp.shift * self.beta.sum()
+        if self.qp.rows is None:  # no other variable wants these columns
+            self.qp.source.leave(idx[beta == 0.0])
+
+    def _add_to_scores(self, idx: Floats, delta: Floats) -> None:
+        """Bring all scores up to date where the variables `idx` have changed by `delta`."""
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
         if len(idx) <= self.qp.source.capacity:
             self._add_columns(idx, delta, change)
@@ -240,8 +262,6 @@ class MemoryState(WorkingSetState):
             change -= self.qp.source.outputs(coef)[0]
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
-        else:  # no other variable wants these columns
-            self.qp.source.leave(zero)
         if self.qp.is_soft:
             self.score[idx] -= self.qp.ridge[idx] * delta
         if self.qp.shift:
@@ -262,7 +282,11 @@ class MemoryState(WorkingSetState):
 
     def scores(self) -> Floats | None:
         """The scores themselves, where all are kept."""
-        return self.score if len(self._spans) == 1 and self._spans[0] == (0, self.qp.source.n) else None
+        return self.score if self._keeps_all else None
+
+    def product(self) -> RunningProduct | None:
+        """Of all rows, where no value of K is below 0."""
+        return self._product
 
 
 def _spans(moves: Floats) -> list[tuple[int, int]]:

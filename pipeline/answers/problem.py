@@ -42,7 +42,7 @@ __all__ = [
     "training_counts",
 ]
 
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,8 @@ class ProblemResult:
     @property
     def handover(self) -> Handover:
         """What the next problem of its chain starts from."""
-        return Handover(self.support, self.rows, self.beta, self.residual)
+        error = self.certificate.get("error")
+        return Handover(self.support, self.rows, self.beta, self.residual, math.inf if error is None else error)
 
     def solution(self, qp: SignedQP) -> Solution | None:
         """That of its program `qp`, the same bits whether it was found just now or long ago; see `restored`."""
@@ -111,7 +112,7 @@ class ProblemResult:
 KIND = "answer"
 SMALL = 8 << 20  # bytes
 NPZ = "arrays.npz"
-ARRAYS = Handover._fields
+ARRAYS = ("support", "rows", "beta", "residual")
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dic
         "sigmoid": sigmoid_of(task, qp, solution.beta, decision, answer.scale),
         "doubt": [finite(value) for value in doubt(task.built, qp, solution)],
     }
-    return record, left._asdict() | {"decision": decision}
+    return record, {name: getattr(left, name) for name in ARRAYS} | {"decision": decision}
 
 
 def _place(task: ProblemTask, status: str) -> Path:

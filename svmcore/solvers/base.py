@@ -23,7 +23,8 @@ from svmcore.qp import Bias, SignedQP
 from svmcore.runtime.plugins import Plugin
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution, Status
-from svmcore.sources import RowMap, Served
+from svmcore.solvers.begun import begun
+from svmcore.sources import RowMap, RunningProduct, Served
 from svmcore.tasks.losses import Hinge, Loss, SquaredHinge
 
 __all__ = ["ConvergenceWarning", "Outcome", "Solver", "Solves", "box_gap", "judged", "linear_rows"]
@@ -89,7 +90,8 @@ class Outcome:
     """What a solver's own loop returns: the last beta (m,), why it ended, and the steps of the whole solve so far.
 
     `score` (m,) is what the solver has kept at `beta`, if it did: good enough for an estimate, never for a proof.
-    `served` is K beta, where the whole of it was served at `beta`.
+    `served` is K beta, where the whole of it was served at `beta`; `product` is K times what has changed of beta since
+    the solver began.
     """
 
     status: Status
@@ -97,6 +99,13 @@ class Outcome:
     beta: Floats
     score: Floats | None = None
     served: Served | None = None
+    product: RunningProduct | None = None
+
+    def at_hand(self, start: Served | None) -> Served | None:
+        """K beta as far as it was served, by a solve that began at `start`."""
+        if self.served is not None or self.product is None or start is None:
+            return self.served
+        return self.product.served(start)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,13 +210,14 @@ class Solver(Plugin, ABC):
         beta: Floats | None = None,
         monitor: Monitor | None = None,
         score: Floats | None = None,
+        error: float = np.inf,
     ) -> Solution:
         """Solve `qp`, from `beta` (m,) if given, and prove the answer.
 
         Parameters
         ----------
-        score
-            That of `qp` at `beta`, (m,), where it is known: it saves a product with K.
+        score, error
+            That of `qp` at `beta`, (m,), where it is known, and a bound of all its errors: each saves a product with K.
 
         Returns
         -------
@@ -226,7 +236,7 @@ class Solver(Plugin, ABC):
         start = qp.feasible(beta if self.solves.warm_starts else None)
         if score is not None and not np.array_equal(start, np.asarray(beta)):
             score = None  # beta had to be repaired
-        outcome, found = self._until_proved(qp, start, score, monitor)
+        outcome, found = self._until_proved(qp, start, score, error, monitor)
         if monitor.warn:
             self._warn(outcome, found)
         monitor.finish(outcome.n_iter, found.certificate.kkt_gap)
@@ -269,15 +279,17 @@ class Solver(Plugin, ABC):
         """
 
     def _until_proved(
-        self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor
+        self, qp: SignedQP, beta: Floats, score: Floats | None, error: float, monitor: Monitor
     ) -> tuple[Outcome, Evaluation]:
         """Solve; while a claim is refuted go on from the exact scores, and with finer values where that is no help."""
-        n_iter, best = 0, np.inf
+        n_iter, best, same = 0, np.inf, True
         for _ in range(POLISHES):
+            start = begun(qp, beta, score, error)
             outcome = self._solve(qp, beta, score, monitor, n_iter)
             if self.solves.bounds:
                 outcome.beta = qp.mended(qp.feasible(outcome.beta))  # a step may have been broken off
-            found = evaluate(qp, outcome.beta, RESOLUTION * self.tol, at_hand=outcome.served)
+            at_hand = outcome.at_hand(start)
+            found = evaluate(qp, outcome.beta, RESOLUTION * self.tol, at_hand=at_hand)
             gap = found.certificate.kkt_gap + found.certificate.uncertainty
             outcome.status = self._earned(qp, outcome, found, gap)
             if outcome.status not in (Status.CONVERGED, Status.STALLED) or found.certificate.proves(self.tol):
@@ -286,8 +298,13 @@ class Solver(Plugin, ABC):
                 finer = qp.source.finer() if self.solves.certifies else None
                 if finer is None and (gap >= 0.99 * best or outcome.status is Status.STALLED):
                     break
-                qp, best = (dataclasses.replace(qp, source=finer) if finer is not None else qp), np.inf
-            beta, score, n_iter, best = outcome.beta.copy(), found.score, outcome.n_iter, min(best, gap)
+                if finer is not None:  # where the values that are served are meant, finer ones are of another K
+                    qp, same = dataclasses.replace(qp, source=finer), qp.source.exact is not None
+                best = np.inf
+            beta, n_iter, best = outcome.beta.copy(), outcome.n_iter, min(best, gap)
+            score, error = found.score, found.certificate.error if same else np.inf
+        if not same:
+            found = dataclasses.replace(found, certificate=dataclasses.replace(found.certificate, error=np.inf))
         if outcome.status in (Status.CONVERGED, Status.STALLED):
             outcome.status = Status.CONVERGED if found.certificate.proves(self.tol) else Status.STALLED
         return outcome, found

@@ -162,7 +162,8 @@ class _Rounds:
                 self.monitor.keeps(self.state.snapshot)
         finally:
             self.working.release()
-        return Outcome(status, self.n_iter, self.state.snapshot(), self.state.scores())
+        state = self.state
+        return Outcome(status, self.n_iter, state.snapshot(), state.scores(), product=state.product())
 
     def _ends(self) -> Status | None:
         gap = self.state.kkt_gap()

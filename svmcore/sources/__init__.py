@@ -7,6 +7,7 @@ from svmcore.sources.factor import FactorRows, LinearRows
 from svmcore.sources.pairs import PairGrams
 from svmcore.sources.resident import ResidentGram, resident_gram
 from svmcore.sources.row_map import RowMap
+from svmcore.sources.running import RunningProduct
 
 __all__ = [
     "CachedColumns",
@@ -18,6 +19,7 @@ __all__ = [
     "PairGrams",
     "ResidentGram",
     "RowMap",
+    "RunningProduct",
     "Served",
     "Source",
     "matvec",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK",
+    "ROUNDED",
     "Factor",
     "Lookup",
     "Served",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
+ROUNDED = 2.0**-50  # of its summands, what adding to a sum costs at most
 
 
 class Lookup(NamedTuple):
@@ -65,6 +67,9 @@ class Served(NamedTuple):
         The same of ||coef||_1.
     terms
         The longest chain of additions.
+    error, before
+        Where the sums go on from values that were known: a bound of the errors of these, and no less than
+        abs(K) abs(coef) of theirs, which `sizes` and `length` leave out.
     """
 
     coef: Floats
@@ -72,6 +77,8 @@ class Served(NamedTuple):
     sizes: Floats
     length: float
     terms: float
+    error: float = 0.0
+    before: float = 0.0
 
 
 class Source(ABC):
@@ -239,11 +246,19 @@ def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
 def served(source: Source, coef: Floats, before: Served | None = None) -> Served:
     """K coef (n,) as served: from what was served `before`, where fewer coefficients have changed than are not 0."""
     change = coef if before is None else coef - before.coef
+    if before is not None and not change.any():
+        return before
     if before is None or np.count_nonzero(change) >= np.count_nonzero(coef):
         return _served(source, coef, coef)
-    _, values, sizes, length, terms = _served(source, coef, change)
-    sums = before.values + values, before.sizes + sizes
-    return Served(coef.copy(), *sums, before.length + length, before.terms + terms)
+    added = _served(source, coef, change)
+    return added._replace(
+        values=before.values + added.values,
+        sizes=before.sizes + added.sizes,
+        length=before.length + added.length,
+        terms=before.terms + added.terms,
+        error=before.error,
+        before=before.before,
+    )
 
 
 def _served(source: Source, coef: Floats, added: Floats) -> Served:

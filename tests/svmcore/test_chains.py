@@ -49,10 +49,11 @@ def test_chain__solves_what_is_not_found_and_no_more_than_is_asked_for():
 def test_handover__of_the_same_program_takes_no_step_and_knows_the_scores():
     first, again = answers([AtC(2.0), AtC(2.0)])
     qp, solution = first
-    beta, score = Handover.of(qp, solution).start(qp, SVC(), qp.p)
+    beta, score, error = Handover.of(qp, solution).start(qp, SVC(), qp.p)
     assert np.array_equal(beta, solution.beta)
     outputs = GRAM.columns(np.arange(60)) @ beta
     assert score == pytest.approx(qp.p - outputs, abs=1e-12)
+    assert np.abs(score - (qp.p - outputs)).max() <= error == solution.certificate.error < 1e-12
     assert again[1].n_iter <= 1
     assert Handover.of(qp, solution).start(qp, SVC(), None).score is None
 

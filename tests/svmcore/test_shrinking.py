@@ -138,11 +138,14 @@ def test_outputs__in_several_sums_are_within_the_bounds_that_are_stated(moves):
     assert found.errors.max() <= 1e-4 * np.abs(beta).sum()  # and are worth stating
 
 
-def test_evaluate__takes_nothing_from_what_was_served_at_another_beta():
+def test_evaluate__goes_on_from_what_was_served_at_another_beta():
     X, y = rows(200)
     qp = classification(columns_of(X), y, 10.0)
     beta = 0.1 * y
-    assert evaluate(qp, beta, at_hand=served(qp.source, 0.5 * beta)).certificate == evaluate(qp, beta).certificate
+    found = evaluate(qp, beta, at_hand=served(qp.source, 0.5 * beta)).certificate
+    alone = evaluate(qp, beta).certificate
+    assert abs(found.kkt_gap - alone.kkt_gap) <= found.uncertainty + alone.uncertainty
+    assert abs(found.primal - alone.primal) + abs(found.dual - alone.dual) <= 2 * (found.bar + alone.bar)
 
 
 # ---- the solve

@@ -5,6 +5,7 @@ keeps its answers on storage. What a problem is, where its answer is and who wat
 `Problem`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
@@ -25,10 +26,14 @@ Solved = tuple[SignedQP, Solution]
 
 
 class Start(NamedTuple):
-    """Where a solve begins: variables (m,), and the scores of its program there (m,); None where they are not known."""
+    """Where a solve begins: variables (m,), and the scores of its program there (m,); None where they are not known.
+
+    Scores are right within `error`.
+    """
 
     beta: Floats | None = None
     score: Floats | None = None
+    error: float = math.inf
 
 
 NOWHERE = Start()
@@ -45,19 +50,23 @@ class Handover(NamedTuple):
         (s,) rows of K that they live on.
     residual
         (m,) p - u of all variables, which neither bounds nor ridge change.
+    error
+        Bound of the error of every u.
     """
 
     support: Floats
     rows: Floats
     beta: Floats
     residual: Floats
+    error: float = math.inf
 
     @classmethod
     def of(cls, qp: SignedQP, solution: Solution) -> "Handover":
         """That of a solution of `qp`."""
         beta = np.asarray(solution.beta, np.float64)
         support = np.flatnonzero(beta)
-        return cls(support, qp.rows_of(support), beta[support], solution.score + qp.ridge * beta)
+        residual = solution.score + qp.ridge * beta
+        return cls(support, qp.rows_of(support), beta[support], residual, solution.certificate.error)
 
     def start(self, qp: SignedQP, task: Task, p: Floats | None) -> Start:
         """Where `qp`, of the machine `task`, begins; `p` (m,) is that of the program before, None if it is not known.
@@ -76,7 +85,7 @@ class Handover(NamedTuple):
                 beta[at] *= total / held
         if p is None or any(qp.groups.sums):
             return Start(beta)
-        return Start(beta, self.residual + (qp.p - p) - qp.ridge * beta)
+        return Start(beta, self.residual + (qp.p - p) - qp.ridge * beta, self.error)
 
 
 class Problem(ABC, Generic[Kept]):
@@ -128,8 +137,8 @@ class Problem(ABC, Generic[Kept]):
         qp, before = self.program(), self.after(before)
         solution = self.known(qp, before)
         if solution is None:
-            beta, score = self.start(qp, before)
-            solution = self.solver.solve(qp, beta, self.monitor(qp), score)
+            beta, score, error = self.start(qp, before)
+            solution = self.solver.solve(qp, beta, self.monitor(qp), score, error)
         return self.keep(qp, solution)
 
 

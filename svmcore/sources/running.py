@@ -1,0 +1,59 @@
+"""K coef of coefficients that change: a solver's sums, which are its proof's too."""
+
+import numpy as np
+
+from svmcore.passes.matrix.columns import add_columns_by_sign
+from svmcore.points import Floats
+from svmcore.sources.base import CHUNK, ROUNDED, Served, Source
+
+__all__ = ["RunningProduct"]
+
+COLUMNS = 16 * CHUNK  # that are looked up at a time
+
+
+class RunningProduct:
+    """K times what has changed of coefficients `coef` (n,), on a source whose values are never negative.
+
+    What has a plus is in one sum, what has a minus in another: that costs no more than one sum of both, and bounds what
+    rounding did to it.
+    """
+
+    def __init__(self, source: Source, coef: Floats) -> None:
+        self.source, self.since, self.coef = source, coef.copy(), coef.copy()
+        self.up, self.down = np.zeros((2, source.n))
+        self.length, self.terms = 0.0, 0.0
+
+    def set(self, idx: Floats, coef: Floats) -> None:
+        """Set the coefficients `idx` (q,) to `coef` (q,)."""
+        change = coef - self.coef[idx]
+        self.coef[idx] = coef
+        moved = np.flatnonzero(change)
+        idx, change = idx[moved], change[moved]
+        if len(idx) <= self.source.capacity:
+            self._add_columns(idx, change)
+        else:  # a cache would hold none of them until the next round: nothing but their sum is formed
+            values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))
+            self.up += 0.5 * (sizes + values)
+            self.down += 0.5 * (sizes - values)
+        self.length += float(np.abs(change).sum())
+        self.terms += self.source.terms(len(idx)) + 4.0
+
+    def _add_columns(self, idx: Floats, change: Floats) -> None:
+        step = min(COLUMNS, self.source.capacity)
+        for start in range(0, len(idx), step):
+            part = slice(start, start + step)
+            matrix, rows = self.source.lookup(idx[part])
+            add_columns_by_sign(matrix, rows, change[part], self.up, self.down)
+
+    @property
+    def values(self) -> Floats:
+        """The product (n,)."""
+        return self.up - self.down
+
+    def served(self, begun: Served) -> Served | None:
+        """K coef of the coefficients as they are now, on top of where it had `begun`; None if it began elsewhere."""
+        if not np.array_equal(begun.coef, self.since):
+            return None
+        error = begun.error + ROUNDED * begun.before
+        sums = begun.values + self.values, self.up + self.down
+        return Served(self.coef, *sums, self.length, self.terms, error, begun.before)
