@@ -79,8 +79,9 @@ class ResidentGram(Source):
 
     @cached_property
     def _diagonal(self) -> Floats:
-        """Read once: each entry is in a page of its own."""
-        found = self.matrix.diagonal().astype(np.float64)
+        """Of the rows, where these are meant: of K each entry is in a page of its own."""
+        of_rows = self.rows if self.exact is not None else None
+        found = np.array(self.matrix.diagonal() if of_rows is None else of_rows.diagonal(), np.float64)
         found.flags.writeable = False
         return found
 
