@@ -5,6 +5,7 @@ Every request to workers is a working set of hundreds of columns, cut by row ran
 """
 
 import dataclasses
+import functools
 import threading
 from typing import Any, ClassVar
 
@@ -151,7 +152,9 @@ class WorkerColumns(Source):
 def computed_columns(dataset: str, kernel: Kernel, dtype: Any) -> ComputedColumns:
     """Columns of K computed in this process, with exact values for proofs."""
     points = worker_points(dataset, np.dtype(dtype).name, kernel)
-    return ComputedColumns(kernel, points, dtype, ExactKernel(kernel, worker_rows(dataset), like=points))
+    return ComputedColumns(
+        kernel, points, dtype, ExactKernel(kernel, functools.partial(worker_rows, dataset), like=points)
+    )
 
 
 def columns_for(exp: Experiment, dataset: Any, plan: KernelPlan, workers: Workers) -> Source:

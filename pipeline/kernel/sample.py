@@ -5,6 +5,7 @@ processor and program are sound, only the rows can say.
 """
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def sampled_rows(n: int, dtype: str) -> Floats:
 def _from_rows(task: SampleTask, rows: Floats) -> tuple[Floats, Floats]:
     """Values (m, m) of the rows in float64, and how far a served one may be from each: both roundings."""
     points = worker_points(task.dataset, task.dtype, task.kernel)
-    exact = ExactKernel(task.kernel, worker_rows(task.dataset), like=points)
+    exact = ExactKernel(task.kernel, functools.partial(worker_rows, task.dataset), like=points)
     chosen = exact.prepared(rows)
     with np.errstate(over="ignore", invalid="ignore"):
         values = exact.block(chosen, chosen)

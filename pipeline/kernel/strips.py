@@ -127,8 +127,19 @@ def worker_points(dataset: str, dtype: str, kernel: Kernel) -> Points:
 
 @functools.lru_cache(maxsize=2)
 def _points(dataset: str, dtype: str, kernel: Kernel | None) -> Points:
-    rows = worker_rows(dataset)
-    return Points.for_gram(rows, dtype) if kernel is None else kernel.prepare_gram(rows, dtype)
+    if kernel is not None:
+        return kernel.prepare_gram(worker_rows(dataset), dtype)
+    found = _on_bytes(dataset) if np.dtype(dtype) == np.float32 else None
+    return Points.for_gram(worker_rows(dataset), dtype) if found is None else found
+
+
+def _on_bytes(dataset: str) -> Points | None:
+    """Rows that are stored as bytes, which are never made floats here."""
+    from pipeline.rows.dataset import dataset_at
+
+    found = dataset_at(dataset)
+    rows = found.bytes()
+    return None if rows is None or found.step is None else Points.of_bytes(rows, found.step)
 
 
 @functools.lru_cache(maxsize=2)

@@ -42,6 +42,8 @@ class Dataset:
         Of all content: training rows, codes, counts, test rows, classes and scaling.
     rows_fingerprint
         Of the merged training rows' values alone: what a kernel matrix depends on.
+    step
+        Where the training rows are bytes times a number, that number; else None.
     n_train, n_merged, n_test, n_features
         Original training rows, distinct (x, label) rows among them, test rows, columns.
     kind
@@ -75,6 +77,7 @@ class Dataset:
     folds_of: list[Label] | None
     sparse: bool
     dtype: np.dtype[Any]
+    step: float | None
     variance: float
     scaling: Scaling
     schema: Schema
@@ -84,7 +87,12 @@ class Dataset:
 
     def X(self, lo: int = 0, hi: int | None = None) -> Any:
         """Merged training rows lo ... hi - 1, scaled, (m, n_features) array or CSR in `dtype`."""
-        return self._rows("train/X", lo, self.n_merged if hi is None else hi)
+        rows = self._rows("train/X", lo, self.n_merged if hi is None else hi)
+        return rows if self.step is None else np.multiply(rows, self.step, dtype=self.dtype)
+
+    def bytes(self) -> NDArray[np.uint8] | None:
+        """What `step` multiplies to the merged training rows (n_merged, n_features); None without a step."""
+        return None if self.step is None else self._rows("train/X", 0, self.n_merged)
 
     def targets(self) -> NDArray[Any]:
         """Class code (int64) or value (float64) of each merged row, (n_merged,)."""
@@ -159,6 +167,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Dataset:
         **{key: facts[key] for key in ("fingerprint", "rows_fingerprint", "n_train", "n_merged", "n_test")},
         **{key: facts[key] for key in ("n_features", "classes", "folds_of", "sparse", "variance", "index_base")},
         dtype=np.dtype(facts["dtype"]),
+        step=facts.get("step"),
         kind=KINDS[facts.get("answers", "labels")],
         scaling=Scaling(facts["scaling"], sealed.read("scaling/shift"), sealed.read("scaling/factor")),
         schema=_schema(sealed),

@@ -115,7 +115,8 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
             test.encode = encoder
         stats, scaling, dtype = _statistics(exp, train, split, encoder.schema.width)
         out = Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
-        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), targets[split.train])
+        step = None if out.is_sparse or dtype == np.float32 else stats.step_of_bytes(scaling)
+        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), targets[split.train], step)
         facts |= {"classes": classes} | _kind_fact(exp.kind)
         facts |= _write_folds(out, train, split)
         facts["n_test"] = _write_test(out, train, test, _test_targets(test, targets, classes, split), split, scaling)
@@ -126,6 +127,7 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
             "n_features": len(scaling.factor),
             "sparse": train.rows.is_sparse,
             "dtype": np.dtype(dtype).name,
+            "step": step,
             "variance": stats.total_variance(scaling),
             "scaling": scaling.kind,
             "index_base": getattr(train.source, "base", None),
@@ -276,8 +278,11 @@ def _fill_buckets(scratch: Path, train: _Staged, split: Split, scaling: Scaling,
     return _Buckets(buckets, np.concatenate(of))
 
 
-def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any]) -> dict[str, Any]:
-    """Write the merged training rows, their targets and counts, and the inverse; `targets` (n_train,)."""
+def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any], step: float | None) -> dict[str, Any]:
+    """Write the merged training rows, their targets and counts, and the inverse; `targets` (n_train,).
+
+    Rows that are a `step` times bytes are written as these.
+    """
     inverse = np.empty(len(targets), np.int64)
     merged_targets, merged_counts = [np.empty(0, targets.dtype)], [np.empty(0, np.int64)]
 
@@ -293,9 +298,9 @@ def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any]) -> dict[str, A
                 merged_targets.append(own[merged.first])
                 merged_counts.append(merged.counts)
                 n += len(merged.first)
-                yield X[merged.first]
+                yield X[merged.first] if step is None else np.rint(X[merged.first] / step).astype(np.uint8)
 
-    n_merged = out.write_rows("train/X", merged_rows())
+    n_merged = out.write_rows("train/X", merged_rows(), None if step is None else np.uint8)
     out.write("train/codes", np.concatenate(merged_targets))
     out.write("train/counts", np.concatenate(merged_counts))
     out.write("train/inverse", inverse)

@@ -34,10 +34,10 @@ class Output:
         writer.append(values)
         writer.close()
 
-    def write_rows(self, name: str, blocks: Iterable[Any]) -> int:
-        """Write row blocks: one array, or CSR's data, indices and indptr; returns the number of rows."""
+    def write_rows(self, name: str, blocks: Iterable[Any], stored: DTypeLike | None = None) -> int:
+        """Write row blocks: one array, as `stored`, or CSR's data, indices and indptr; returns how many rows."""
         if not self.is_sparse:
-            return self._write_parts(name, (self.n_features,), self.dtype, blocks)
+            return self._write_parts(name, (self.n_features,), stored or self.dtype, blocks)
         n = end = 0
         kinds = {"data": self.dtype, "indices": np.dtype(np.int32), "indptr": np.dtype(np.int64)}
         writers = {part: ArrayWriter(self.folder / name / part, (), kind) for part, kind in kinds.items()}
@@ -55,8 +55,9 @@ class Output:
         """Return the fingerprint of the merged training rows, and of everything: arrays and facts."""
         found = {name: digest.hexdigest() for name, digest in self.digests.items()}
         rows = {name: value for name, value in found.items() if name.startswith("train/X")}
+        step = [] if facts.get("step") is None else [facts["step"]]
         return {
-            "rows_fingerprint": sha256_of_json([rows, self.n_features, self.dtype.name]),
+            "rows_fingerprint": sha256_of_json([rows, self.n_features, self.dtype.name, *step]),
             "fingerprint": sha256_of_json([found, dict(facts)]),
         }
 

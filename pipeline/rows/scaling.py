@@ -135,6 +135,11 @@ class ColumnStats:
         scaled = (raw[:, None] - shifts) * scaling.factor[varies][0]
         return bool((scaled != scaled.astype(np.float32)).any())
 
+    def step_of_bytes(self, scaling: Scaling) -> float | None:
+        """The number that bytes are multiplied by, where all rows are such and one number scales them; else None."""
+        few = self.least.min() >= 0.0 and self.largest.max() <= LEVELS
+        return float(scaling.factor[0]) if self.whole and few and scaling.kind == "number" else None
+
 
 def _are_whole(X: Any) -> bool:
     values = X.data if sparse.issparse(X) else X

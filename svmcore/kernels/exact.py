@@ -50,7 +50,8 @@ class ExactKernel:
     Parameters
     ----------
     kernel, X
-        A kernel with numeric parameters and the rows (n, p) as they came: dense or CSR.
+        A kernel with numeric parameters and the rows (n, p) as they came: dense or CSR. Where they are given as they
+        are served too, `X` may be a function that gives them: rows on a lattice are hardly ever asked for.
     centred
         Take `kernel.centred()` in its place.
     like
@@ -66,16 +67,28 @@ class ExactKernel:
     """
 
     def __init__(
-        self, kernel: Kernel, X: Rows, centred: bool = False, like: Points | None = None, at: Floats | None = None
+        self,
+        kernel: Kernel,
+        X: Rows | Callable[[], Rows],
+        centred: bool = False,
+        like: Points | None = None,
+        at: Floats | None = None,
     ) -> None:
         self.kernel = kernel.centred() if centred else kernel
-        self.X, self.at = X, at
+        self._X, self.at = X, at
         self._like = like
         self._asked = 0
         self._digits: Points | None = None
 
     def __len__(self) -> int:
-        return int(self.X.shape[0] if self.at is None else len(self.at))
+        if self.at is not None:
+            return len(self.at)
+        return int(self.X.shape[0]) if self._like is None else len(self._like)
+
+    @cached_property
+    def X(self) -> Rows:
+        """The rows as they came."""
+        return self._X() if callable(self._X) else self._X
 
     def _at(self, idx: Any) -> Any:
         """Rows of `X` that the rows `idx` are."""
@@ -102,7 +115,7 @@ class ExactKernel:
     def take(self, rows: Any) -> "ExactKernel":
         """The same kernel of the rows `rows` alone, about the same centre."""
         at = np.arange(len(self))[rows] if self.at is None else self.at[rows]
-        return ExactKernel(self.kernel, self.X, like=self._given.take(rows), at=at)
+        return ExactKernel(self.kernel, self._X, like=self._given.take(rows), at=at)
 
     def prepared(self, idx: Any) -> Points:
         """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
@@ -119,6 +132,8 @@ class ExactKernel:
         """
         if self._digits is None:
             self._asked += len(np.arange(len(self))[idx])
+            if self._given.values.exact:
+                return self._given.take(idx)
             if self._asked <= len(self) or not self._may_keep:
                 return Points.refined(self.X, self._at(idx), self._given.take(idx))
             self._digits = Points.refined(self.X, self._at(slice(None)), self._given)
@@ -243,13 +258,13 @@ class ExactKernel:
 
     def can_refine(self, m: int) -> bool:
         """Whether `finest` is to be had of a product over `m` columns, and soon."""
-        pairs = float(len(self)) * m * self.X.shape[1]
+        pairs = float(len(self)) * m * self._given.n_features
         return self._through_moments or (self.kernel.name in FINEST_KERNELS and pairs <= FINEST_PRODUCTS)
 
     @property
     def _through_moments(self) -> bool:
-        few = not sparse.issparse(self.X) and self.X.shape[1] <= FINEST_FEATURES
-        return few and self._is_polynomial and cast(Any, self.kernel).degree == 2
+        quadratic = self._is_polynomial and cast(Any, self.kernel).degree == 2
+        return quadratic and self._given.n_features <= FINEST_FEATURES and not sparse.issparse(self.X)
 
     @property
     def _is_polynomial(self) -> bool:

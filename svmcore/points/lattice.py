@@ -153,6 +153,18 @@ def encode(X: Any, levels: int = LEVELS) -> tuple[Any, Codes] | None:
     return None
 
 
+def of_bytes(rows: Any, step: float) -> Codes:
+    """The codes of rows that are `step` times the bytes `rows` (n, p), each product rounded once.
+
+    >>> of_bytes(np.array([[0, 3, 255]], np.uint8), 1 / 255).decoded()[0, 1] == 3 / 255
+    True
+    """
+    p = rows.shape[1]
+    written = np.ascontiguousarray(np.pad(rows, ((0, 0), (0, -p % 4))) if p % 4 else rows)
+    most = int(rows.max(initial=0))
+    return Codes(written, p, step, 2.0**-52 * step * most, exact=True, binary=most <= 1)
+
+
 def _coded(X: Any, corner: Any, step: float, span: float) -> Codes | None:
     n, p = X.shape
     written = np.zeros((n, -(-p // 4) * 4), np.uint8)

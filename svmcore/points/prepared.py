@@ -18,9 +18,9 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from svmcore.errors import InvalidProblem
-from svmcore.points.byte_products import is_fast
+from svmcore.points.byte_products import MOST_FEATURES, is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
-from svmcore.points.lattice import Codes, encode, encode_alike, integer_products, nearest
+from svmcore.points.lattice import Codes, encode, encode_alike, integer_products, nearest, of_bytes
 from svmcore.points.moments import Extent, Floats, Moments, empty_moments, moments_of, scaled_moments
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
@@ -96,6 +96,13 @@ class Points:
                 return cls._of_codes(*found)
             X = rows if density >= DENSITY else X
         return cls._about_mean(X, density, dtype)
+
+    @classmethod
+    def of_bytes(cls, rows: Any, step: float) -> "Points | None":
+        """As `for_gram` of rows that are `step` times the bytes `rows` (n, p); None where it would not keep these."""
+        codes = of_bytes(rows, step)
+        kept = _density(rows) >= CODED_DENSITY and rows.shape[1] <= MOST_FEATURES and _pays(codes)
+        return cls._of_codes(np.zeros(rows.shape[1]), codes) if kept else None
 
     def alike(self, X: Rows) -> "Points | None":
         """More rows `X` (m, p) in the form of these, about their centre; None where they are not on their lattice."""

@@ -195,3 +195,24 @@ def test_exact__of_some_rows_has_the_bits_of_a_copy_of_them(name, form):
         assert other.unit == own.unit
         if own.can_refine(4):
             np.testing.assert_array_equal(other.finest(every, every[:4], coef), own.finest(every, every[:4], coef))
+
+
+def test_exact_kernel__asks_for_no_row_of_a_lattice():
+    """Products of its integers are exact: rows that would be 63 MB of floats in each worker are never made."""
+    X = np.random.default_rng(2).integers(0, 256, (90, 8)) / 255.0
+    like = Points.for_gram(X, np.float32)
+    if not like.on_lattice:
+        pytest.skip("this processor has no instruction for products of bytes")
+
+    def never():
+        raise AssertionError("rows were asked for")
+
+    exact, told = ExactKernel(RBF(0.5), never, like=like), ExactKernel(RBF(0.5), X, like=like)
+    rows, coef = np.arange(0, 90, 3), np.linspace(-1.0, 1.0, 30)
+    assert np.array_equal(exact.product(np.arange(90), rows, coef), told.product(np.arange(90), rows, coef))
+    assert np.array_equal(exact.symmetric_product(rows, coef), told.symmetric_product(rows, coef))
+    assert np.array_equal(exact.take(rows).diagonal(), told.take(rows).diagonal())
+    assert len(exact) == 90
+    assert not exact.can_refine(10**9)
+    late = ExactKernel(RBF(0.5), lambda: X, like=like)
+    assert np.array_equal(late.finest(rows, rows, coef), told.finest(rows, rows, coef))

@@ -11,6 +11,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from pipeline.rows.dataset import Scaling
 from pipeline.rows.scaling import ColumnStats, fit_scaling
 from svmcore.errors import InputError
+from svmcore.points import Points
 from svmcore.points.lattice import encode
 
 from .ingested_rows import LABELS, ROWS, N, P, dense, make
@@ -132,3 +133,33 @@ def test_rows_of_bytes_stay_whole_numbers_times_one_step(tmp_path, rows, scale, 
         _, codes = encode(dense(d.X()))
         assert codes.exact  # so that proofs have products of bytes
         assert np.array_equal(np.rint(dense(d.X())[d.inverse()] * 255), rows)
+
+
+def test_rows_of_bytes_are_stored_as_bytes_and_are_the_same_numbers(tmp_path):
+    d = make(tmp_path, "data.scale=255", X=BYTES)
+    stored = d.sealed.read("train/X")
+    assert stored.dtype == np.uint8
+    assert np.array_equal(d.bytes(), stored)
+    assert d.step == 1 / 255
+    assert np.array_equal(d.X()[d.inverse()], BYTES * (1 / 255))
+    assert np.array_equal(d.X(3, 9), d.X()[3:9])
+    direct, found = Points.of_bytes(d.bytes(), d.step), encode(d.X())
+    assert found is not None
+    if direct is not None:  # where products of bytes pay
+        assert np.array_equal(direct.values.bytes, found[1].bytes)
+        assert direct.values.step == pytest.approx(found[1].step, rel=1e-15)
+        assert np.array_equal(direct.centre, found[0])
+        assert direct.moments.norm2 == pytest.approx((d.X() ** 2).sum(axis=1), rel=1e-12)
+
+
+def test_rows_of_equal_bytes_and_another_scale_are_others(tmp_path):
+    a, b, c = (make(tmp_path, f"data.scale={scale}", X=BYTES) for scale in (255, 254, "none"))
+    assert np.array_equal(np.sort(a.bytes(), axis=0), np.sort(b.bytes(), axis=0))
+    assert len({d.rows_fingerprint for d in (a, b, c)}) == 3
+    assert c.bytes() is None
+
+
+def test_rows_below_zero_are_no_bytes(tmp_path):
+    d = make(tmp_path, "data.scale=255", X=BYTES - 100.0)
+    assert (d.dtype, d.bytes(), d.step) == (np.float64, None, None)
+    assert np.array_equal(d.X()[d.inverse()], (BYTES - 100.0) * (1 / 255))
