@@ -36,8 +36,8 @@ class BoundedOutputs:
         self._begin(qp, beta)
         self.support = np.flatnonzero(self.coef)
         self.exact: Any = qp.source.exact
-        loose = at_hand is None or at_hand.length > LOOSE * self.length
-        self.served = None if loose else served(qp.source, self.coef, at_hand)
+        is_tight = at_hand is not None and at_hand.length <= LOOSE * self.length  # nor has anything overflowed
+        self.served = served(qp.source, self.coef, at_hand) if is_tight else None
         self.exact_rows = np.full(qp.source.n, self._direct or self._served_in_vain)
         self.values, self.sizes = self._first()
         if qp.shift:

@@ -299,7 +299,8 @@ class Solver(Plugin, ABC):
                 if finer is None and (gap >= 0.99 * best or outcome.status is Status.STALLED):
                     break
                 if finer is not None:  # where the values that are served are meant, finer ones are of another K
-                    qp, same = dataclasses.replace(qp, source=finer), qp.source.exact is not None
+                    same = same and qp.source.exact is not None
+                    qp = dataclasses.replace(qp, source=finer)
                 best = np.inf
             beta, n_iter, best = outcome.beta.copy(), outcome.n_iter, min(best, gap)
             score, error = found.score, found.certificate.error if same else np.inf
