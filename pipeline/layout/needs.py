@@ -15,6 +15,7 @@ from pipeline.kernel.strips import partition
 from pipeline.layout.parts import Part, bundles, whole
 from pipeline.rows import dataset as datasets
 from svmcore.errors import MemoryLimit
+from svmcore.points.byte_products import is_fast
 from svmcore.runtime.threads import n_threads
 from svmcore.solvers.smo import SMO
 
@@ -44,8 +45,10 @@ def _held_bytes(exp: Experiment, part: Part) -> int:
 
 
 def _row_bytes(part: Part) -> int:
-    """Rows as a kernel takes them, and as they are stored, for exact values."""
+    """Rows as a kernel takes them, and as they are stored, for exact values; of bytes these are the same."""
     dataset = datasets.open_dataset(part.data.path)
+    if dataset.step is not None and is_fast():
+        return int(dataset.n_merged * dataset.n_features * 3)  # and as either side of products
     itemsize = np.dtype(part.plan.dtype).itemsize + dataset.dtype.itemsize
     if dataset.sparse:
         sample = dataset.X(0, min(1000, dataset.n_merged))

@@ -26,7 +26,7 @@ def assemble(
     Returns it with the merged rows (m,) of the support vectors.
     """
     parts = [result.part for result in results]
-    support, vectors = support_of(parts), lambda rows: dataset.X()[rows]
+    support, vectors = support_of(parts), dataset.take
     classes = label_array(dataset.classes if dataset.kind.answers == "labels" else [])
     first = tasks[0]
     if first.approximation is not None:

@@ -181,7 +181,7 @@ def _data_differences(stored: StoredModel, dataset: Any) -> list[Difference]:
     if meta["format"] >= 4:
         checks["schema"] = (_described(stored.schema), _described(dataset.schema))
     found = [Difference(part, *values) for part, values in checks.items() if values[0] != values[1]]
-    if stored.alpha is None and not _equal_rows(dataset.X()[stored.support], model.support_vectors):
+    if stored.alpha is None and not _equal_rows(dataset.take(stored.support), model.support_vectors):
         found.append(Difference("support_vectors", "rows of the model", "other rows in the data"))
     return found
 
