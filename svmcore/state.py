@@ -16,7 +16,8 @@ from svmcore.passes.steps.working_set import extremes, violators
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources import RunningProduct
-from svmcore.sources.base import CHUNK, matvec
+from svmcore.sources.base import lookups, matvec
+from svmcore.sources.running import COLUMNS
 from svmcore.squares import gather_known, squares
 
 __all__ = ["Ends", "MemoryState", "Part", "WorkingSetState", "behind", "ends_of", "gap_of", "joined", "worst_of"]
@@ -229,9 +230,7 @@ class MemoryState(WorkingSetState):
         """Gathered from columns, or from the last square on the same K where that has the pair."""
         qp, known = self.qp, self._known if self.qp.rows is None else None
         columns = qp.rows_of(members)
-        for start in range(0, len(idx), qp.source.capacity):
-            part = slice(start, start + qp.source.capacity)
-            matrix, rows = qp.source.lookup(qp.rows_of(idx[part]))
+        for part, matrix, rows in lookups(qp.source, qp.rows_of(idx), qp.source.capacity):
             if known is None:
                 gather_square(matrix, rows, columns, out, at[part], shift=qp.shift)
             else:
@@ -269,10 +268,7 @@ class MemoryState(WorkingSetState):
 
     def _add_columns(self, idx: Floats, delta: Floats, change: Floats) -> None:
         """Take the columns of the variables `idx`, times `delta`, from `change` (n,)."""
-        step = min(CHUNK * 16, self.qp.source.capacity)
-        for start in range(0, len(idx), step):
-            part = slice(start, start + step)
-            matrix, rows = self.qp.source.lookup(self.qp.rows_of(idx[part]))
+        for part, matrix, rows in lookups(self.qp.source, self.qp.rows_of(idx), COLUMNS):
             for span in self._spans:
                 add_columns(matrix, rows, -delta[part], change, span)
 

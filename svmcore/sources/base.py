@@ -6,6 +6,7 @@ here and asked for by name, never guessed.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = [
     "Lookup",
     "Served",
     "Source",
+    "lookups",
     "matvec",
     "matvec_and_sizes",
     "matvec_compensated",
@@ -222,6 +224,14 @@ class Source(ABC):
         return 0.0
 
 
+def lookups(source: Source, idx: Floats, most: int) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Look the columns `idx` up, at most so many of them and as many as the source can at a time: (which, `Lookup`)."""
+    step = min(most, source.capacity)
+    for start in range(0, len(idx), step):
+        part = slice(start, start + step)
+        yield part, *source.lookup(idx[part])
+
+
 def matvec(source: Source, coef: Floats) -> Floats:
     """K @ coef (n,), accumulated in float64 over the columns where coef is not zero."""
     out = np.zeros(source.n)
@@ -276,8 +286,5 @@ def matvec_compensated(source: Source, coef: Floats) -> Floats:
 
 def _used_columns(source: Source, coef: Floats):  # type: ignore[no-untyped-def]
     support = np.flatnonzero(coef)
-    step = min(CHUNK, source.capacity)
-    for start in range(0, len(support), step):
-        idx = support[start : start + step]
-        matrix, rows = source.lookup(idx)
-        yield matrix, rows, coef[idx]
+    for part, matrix, rows in lookups(source, support, CHUNK):
+        yield matrix, rows, coef[support[part]]

@@ -4,9 +4,9 @@ import numpy as np
 
 from svmcore.passes.matrix.columns import add_columns_by_sign
 from svmcore.points import Floats
-from svmcore.sources.base import CHUNK, ROUNDED, Served, Source
+from svmcore.sources.base import CHUNK, ROUNDED, Served, Source, lookups
 
-__all__ = ["RunningProduct"]
+__all__ = ["COLUMNS", "RunningProduct"]
 
 COLUMNS = 16 * CHUNK  # that are looked up at a time
 
@@ -30,20 +30,14 @@ class RunningProduct:
         moved = np.flatnonzero(change)
         idx, change = idx[moved], change[moved]
         if len(idx) <= self.source.capacity:
-            self._add_columns(idx, change)
+            for part, matrix, rows in lookups(self.source, idx, COLUMNS):
+                add_columns_by_sign(matrix, rows, change[part], self.up, self.down)
         else:  # a cache would hold none of them until the next round: nothing but their sum is formed
             values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))
             self.up += 0.5 * (sizes + values)
             self.down += 0.5 * (sizes - values)
         self.length += float(np.abs(change).sum())
         self.terms += self.source.terms(len(idx)) + 4.0
-
-    def _add_columns(self, idx: Floats, change: Floats) -> None:
-        step = min(COLUMNS, self.source.capacity)
-        for start in range(0, len(idx), step):
-            part = slice(start, start + step)
-            matrix, rows = self.source.lookup(idx[part])
-            add_columns_by_sign(matrix, rows, change[part], self.up, self.down)
 
     @property
     def values(self) -> Floats:

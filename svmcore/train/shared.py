@@ -27,7 +27,7 @@ from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution
 from svmcore.sources import ComputedColumns, ResidentGram, Source
-from svmcore.sources.base import CHUNK
+from svmcore.sources.base import CHUNK, lookups
 from svmcore.sources.resident import fill_grams
 from svmcore.squares import give_back
 from svmcore.tasks import Answer
@@ -295,15 +295,12 @@ def _add_outputs(work: Work, asked: Floats, told: Floats) -> None:
     """Add to the biases of problems on parts of the rows what K says at the distinct rows `asked`."""
     source: Any = work.source
     used, out = np.flatnonzero((work.coef != 0).any(axis=0)), np.zeros((len(work.coef), len(asked)))
-    step = min(source.capacity, max(CHUNK, ENTRIES // max(1, len(asked))))
-    for start in range(0, len(used), step):
-        idx = used[start : start + step]
-        matrix, rows = source.lookup(idx)
-        part = np.empty((len(idx), len(asked)), matrix.dtype)
-        gather_square(matrix, rows, asked, part)
-        for coef, values in zip(work.coef[:, idx], out, strict=True):  # each has few of the rows that any has
+    for part, matrix, rows in lookups(source, used, max(CHUNK, ENTRIES // max(1, len(asked)))):
+        K = np.empty((len(rows), len(asked)), matrix.dtype)
+        gather_square(matrix, rows, asked, K)
+        for coef, values in zip(work.coef[:, used[part]], out, strict=True):  # each has few of the rows that any has
             own = np.flatnonzero(coef)
-            add_columns(part, own, coef[own], values)
+            add_columns(K, own, coef[own], values)
     told += (out / np.array([answer.scale for answer in work.answers])[:, None]).T
 
 
