@@ -1,7 +1,6 @@
 """What single solvers promise beyond the contract: Newton's few steps, sources, agreement on real data."""
 
 import os
-import runpy
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,10 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC, LinearSVC
 
+from benchmarks.suites.estimators.solvers import svmguide1
 from svmcore import RBF, Bias, CachedColumns, Hinge, ResidentGram, Solver, SquaredHinge, Status, classification
 
 from .. import problems
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +108,7 @@ def test_stationary_pairs__duplicate_rows_under_both_labels_end():
 @pytest.fixture(scope="module")
 def data():
     folder = os.environ.get("MARGINFLOW_DATA") or pytest.skip("MARGINFLOW_DATA names the folder of the data files")
-    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "solvers.py"), run_name="solvers")
-    return benchmark["svmguide1"](Path(folder))
+    return svmguide1(Path(folder))
 
 
 @pytest.mark.parametrize(
