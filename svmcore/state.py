@@ -239,15 +239,15 @@ class MemoryState(WorkingSetState):
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""
         every = slice(None) if idx is self.everyone else idx
-        delta = beta - self.beta[every]
-        self.beta[every], self._ends = beta, None
         if self._product is None:
+            delta = beta - self.beta[every]
             moved = np.flatnonzero(delta)
             self._add_to_scores(idx[moved], delta[moved])
         else:
             self._product.set(idx, beta)
-            self.score = self._begun - self._product.values - self.qp.ridge * self.beta
-            self.score -= self.qp.shift * self.beta.sum()
+            coef = self._product.coef  # which are the variables
+            self.score = self._begun - self._product.values - self.qp.ridge * coef - self.qp.shift * coef.sum()
+        self.beta[every], self._ends = beta, None
         if self.qp.rows is None:  # no other variable wants these columns
             self.qp.source.leave(idx[beta == 0.0])
 

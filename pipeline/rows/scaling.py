@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from svmcore.errors import InputError
+from svmcore.points.lattice import LEVELS
 
 __all__ = ["ColumnStats", "Scaling", "fit_scaling"]
 
 Vector = NDArray[np.float64]
 FLOAT32_LOSS = 1e-6  # of a column's range: what float32 may lose before a dataset is kept in float64
-LEVELS = 255  # of whole numbers that a byte tells apart: of such rows products are exact
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,9 +121,9 @@ class ExactKernel:
         """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
         if isinstance(self.kernel, Precomputed):
             return self.kernel.prepare(self.X[self._at(idx)])
-        if self._given.on_lattice:
-            return self._refined(idx)
-        return self._as_float64(self.X[self._at(idx)])
+        if not self._given.on_lattice:
+            return self._as_float64(self.X[self._at(idx)])
+        return self._given.take(idx) if self._given.values.exact else self._refined(idx)
 
     def _refined(self, idx: Any) -> Points:
         """Rows with their digits: those of all rows are kept once more have been asked for than there are.
@@ -132,8 +132,6 @@ class ExactKernel:
         """
         if self._digits is None:
             self._asked += len(np.arange(len(self))[idx])
-            if self._given.values.exact:
-                return self._given.take(idx)
             if self._asked <= len(self) or not self._may_keep:
                 return Points.refined(self.X, self._at(idx), self._given.take(idx))
             self._digits = Points.refined(self.X, self._at(slice(None)), self._given)
@@ -144,7 +142,7 @@ class ExactKernel:
         """Whether digits are few bytes, and those of a row the same bits whichever rows are asked for with it."""
         given = self._given
         few = 2 * given.values.bytes.nbytes <= KEPT and given.n_features <= FINE_FEATURES
-        return few and not given.values.exact and not given.centre.any()
+        return few and not given.centre.any()
 
     def others(self, X: Rows) -> Points:
         """Rows `X` (m, p) that are none of these, ready to be given where these are."""

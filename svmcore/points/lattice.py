@@ -30,7 +30,7 @@ from svmcore.points.byte_products import (
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Codes", "encode", "encode_alike", "integer_products", "nearest", "sides"]
+__all__ = ["LEVELS", "Codes", "encode", "encode_alike", "integer_products", "nearest", "of_bytes", "sides"]
 
 LEVELS = 255  # the largest k
 SAMPLE = 64  # rows whose values propose a step

@@ -100,9 +100,10 @@ class Points:
     @classmethod
     def of_bytes(cls, rows: Any, step: float) -> "Points | None":
         """As `for_gram` of rows that are `step` times the bytes `rows` (n, p); None where it would not keep these."""
+        if _density(rows) < CODED_DENSITY or rows.shape[1] > MOST_FEATURES:
+            return None
         codes = of_bytes(rows, step)
-        kept = _density(rows) >= CODED_DENSITY and rows.shape[1] <= MOST_FEATURES and _pays(codes)
-        return cls._of_codes(np.zeros(rows.shape[1]), codes) if kept else None
+        return cls._of_codes(np.zeros(rows.shape[1]), codes) if _pays(codes) else None
 
     def alike(self, X: Rows) -> "Points | None":
         """More rows `X` (m, p) in the form of these, about their centre; None where they are not on their lattice."""
