@@ -29,7 +29,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile -m "not full"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not full"
 
 # The documentation as a site, in site/: every link leads somewhere, and words are spelt as they should be.
 docs: setup

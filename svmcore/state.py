@@ -187,7 +187,6 @@ class MemoryState(WorkingSetState):
         self._spans = [(0, qp.source.n)] if qp.rows is not None else _spans(qp.hi > qp.lo)
         runs = qp.rows is None and qp.source.is_positive and self._keeps_all
         self._product = RunningProduct(qp.source, beta) if runs else None
-        self._begun = self.score + qp.ridge * beta + qp.shift * beta.sum()  # p - K beta where it begins
 
     @property
     def _keeps_all(self) -> bool:
@@ -239,20 +238,23 @@ class MemoryState(WorkingSetState):
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""
         every = slice(None) if idx is self.everyone else idx
+        delta = beta - self.beta[every]
+        moved = np.flatnonzero(delta)
+        changed, delta = idx[moved], delta[moved]
         if self._product is None:
-            delta = beta - self.beta[every]
-            moved = np.flatnonzero(delta)
-            self._add_to_scores(idx[moved], delta[moved])
+            self._add_to_scores(changed, delta)
         else:
-            self._product.set(idx, beta)
-            coef = self._product.coef  # which are the variables
-            self.score = self._begun - self._product.values - self.qp.ridge * coef - self.qp.shift * coef.sum()
+            self.score -= self._product.set(changed, beta[moved])
+        if self.qp.is_soft:
+            self.score[changed] -= self.qp.ridge[changed] * delta
+        if self.qp.shift:
+            self.score -= self.qp.shift * delta.sum()
         self.beta[every], self._ends = beta, None
         if self.qp.rows is None:  # no other variable wants these columns
             self.qp.source.leave(idx[beta == 0.0])
 
     def _add_to_scores(self, idx: Floats, delta: Floats) -> None:
-        """Bring all scores up to date where the variables `idx` have changed by `delta`."""
+        """Add what K does to all scores where the variables `idx` have changed by `delta`."""
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
         if len(idx) <= self.qp.source.capacity:
             self._add_columns(idx, delta, change)
@@ -261,10 +263,6 @@ class MemoryState(WorkingSetState):
             change -= self.qp.source.outputs(coef)[0]
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
-        if self.qp.is_soft:
-            self.score[idx] -= self.qp.ridge[idx] * delta
-        if self.qp.shift:
-            self.score -= self.qp.shift * delta.sum()
 
     def _add_columns(self, idx: Floats, delta: Floats, change: Floats) -> None:
         """Take the columns of the variables `idx`, times `delta`, from `change` (n,)."""

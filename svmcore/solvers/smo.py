@@ -46,6 +46,9 @@ SHARE = 0.1  # of the work of the pairs is what such steps may cost
 MOST = 100  # of such steps at a time
 TIMES = 4  # that they are taken in one solve
 BEYOND = 4096  # variables that a set may have though fewer columns are held: its square has memory of its own
+PATIENCE = 32  # rounds without a gap that is less by
+LESS = 0.01  # of the least so far, after which the dual must have grown by
+GROWN = 1e-12  # of itself: else rounding is all that moves
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
 
 
@@ -129,6 +132,7 @@ class _Rounds:
         self.convex = True  # until a set is found that is not
         self.crawls = False  # once it was found out, sets grow faster and pairs only prepare what is finished directly
         self.pairs, self.flat = 0.0, 0  # members x pair steps so far; how often free variables were moved together
+        self.least, self.idle, self.dual = np.inf, 0, -np.inf
         self.working = self._start_set()
 
     def _start_set(self) -> WorkingSet | WholeSet:
@@ -173,7 +177,20 @@ class _Rounds:
             return Status.MAX_ITER
         if not self._separates():
             return Status.INFEASIBLE
+        if self._is_stuck(gap):
+            return Status.STALLED
         return self.monitor.stops(self.n_iter, gap)
+
+    def _is_stuck(self, gap: float) -> bool:
+        """Whether for many rounds neither the gap has become less nor the dual more: float64 tells no better."""
+        if gap < (1.0 - LESS) * self.least:
+            self.least, self.idle = gap, 0
+            return False
+        self.idle += 1
+        if self.idle < PATIENCE:
+            return False
+        self.idle, before, self.dual = 0, self.dual, self._dual()
+        return not self.dual > before + GROWN * abs(self.dual)
 
     def _separates(self) -> bool:
         """Whether unbounded variables may have a minimum, by the scores as they are."""

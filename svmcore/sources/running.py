@@ -23,21 +23,31 @@ class RunningProduct:
         self.up, self.down = np.zeros((2, source.n))
         self.length, self.terms = 0.0, 0.0
 
-    def set(self, idx: Floats, coef: Floats) -> None:
-        """Set the coefficients `idx` (q,) to `coef` (q,)."""
+    def set(self, idx: Floats, coef: Floats) -> Floats:
+        """Set the coefficients `idx` (q,) to `coef` (q,); what that adds to the product (n,).
+
+        It is formed of this change alone, so that rounding is of its size: that of all changes may be far larger than
+        scores that a solver wants to tell apart.
+        """
         change = coef - self.coef[idx]
         self.coef[idx] = coef
-        moved = np.flatnonzero(change)
-        idx, change = idx[moved], change[moved]
-        if len(idx) <= self.source.capacity:
-            for part, matrix, rows in lookups(self.source, idx, COLUMNS):
-                add_columns_by_sign(matrix, rows, change[part], self.up, self.down)
-        else:  # a cache would hold none of them until the next round: nothing but their sum is formed
-            values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))
-            self.up += 0.5 * (sizes + values)
-            self.down += 0.5 * (sizes - values)
+        up, down = self._by_sign(idx, change)
+        self.up += up
+        self.down += down
         self.length += float(np.abs(change).sum())
         self.terms += self.source.terms(len(idx)) + 4.0
+        return up - down
+
+    def _by_sign(self, idx: Floats, change: Floats) -> tuple[Floats, Floats]:
+        """Columns `idx` times the positive of `change`, and times what is negative, without its sign: (n,) each."""
+        up, down = np.zeros((2, self.source.n))
+        if len(idx) <= self.source.capacity:
+            for part, matrix, rows in lookups(self.source, idx, COLUMNS):
+                add_columns_by_sign(matrix, rows, change[part], up, down)
+            return up, down
+        # a cache would hold none of them until the next round: nothing but their sum is formed
+        values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))
+        return 0.5 * (sizes + values), 0.5 * (sizes - values)
 
     @property
     def values(self) -> Floats:

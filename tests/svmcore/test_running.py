@@ -70,6 +70,18 @@ def test_product__of_float32_values_is_no_better_than_they_are():
     assert (off <= found.errors).all()
 
 
+def test_state__a_step_adds_no_more_rounding_than_it_is_large():
+    """Beta went far and came back: sums of all that was added are large, and yet scores follow a step to its digits."""
+    gram = source("whole")
+    state, far = MemoryState(classification(gram, Y, 1e12), np.zeros(N)), 1e12 * Y
+    for beta in (far, np.zeros(N), far, np.zeros(N)):
+        state.apply(np.arange(N), beta)
+    before = state.score.copy()
+    state.apply(np.array([7]), Y[7:8])
+    np.testing.assert_allclose(before - state.score, Y[7] * gram.matrix[7].astype(float), rtol=0, atol=1e-12)
+    assert state.product().up.max() > 1e13
+
+
 def begun_from_nothing(served):
     return begun(classification(served, Y, 1.0), np.zeros(N), None, np.inf)
 

@@ -1,5 +1,6 @@
 """The production solver on inputs that break solvers: it ends, says how, and is never worse than LIBSVM."""
 
+import itertools
 import re
 import threading
 import time
@@ -32,6 +33,7 @@ from svmcore import (
 )
 from svmcore.passes.steps import pairs as _passes
 from svmcore.solvers.base import ConvergenceWarning
+from svmcore.state import MemoryState
 
 
 def signs(mask: np.ndarray) -> np.ndarray:
@@ -233,6 +235,19 @@ def test_smo__stop_flag_ends_it(slow_problem: SignedQP) -> None:
     assert time.perf_counter() - started < 1.2
     assert solution.status is Status.STOPPED
     assert_usable(slow_problem, solution)
+
+
+@pytest.mark.parametrize("whole", [0, 1024], ids=["rounds", "one set"])
+def test_smo__ends_where_rounding_takes_back_what_steps_change(whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the gap nor the dual moves any more: that is said, not tried for ever."""
+    monkeypatch.setattr("svmcore.solvers.smo.WHOLE", whole)
+    monkeypatch.setattr(MemoryState, "apply", lambda *_: None)
+    asked = itertools.count()
+    with pytest.warns(ConvergenceWarning, match="stalled"):
+        solution = SMO().solve(
+            problem_of(RBF(0.5), *overlapping(200), 1.0), monitor=Monitor(stop=lambda: next(asked) > 2000)
+        )
+    assert solution.status is Status.STALLED
 
 
 def test_smo__squared_hinge_with_weights_equals_repeated_rows() -> None:
