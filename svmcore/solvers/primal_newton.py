@@ -217,4 +217,6 @@ def _solve(H: Floats, right: Floats) -> Floats:
         except linalg.LinAlgError:
             more = RIDGE * max(float(np.abs(H.diagonal()).max()), 1e-300) if ridge == 0.0 else 9.0 * ridge
             ridge += more
+            if not np.isfinite(ridge):  # not a number in H: what is solved is none either, and no step is taken
+                return np.full_like(right, np.nan)
             H.flat[:: len(H) + 1] += more

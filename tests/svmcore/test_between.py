@@ -189,6 +189,13 @@ def test_fewer_rows_are_left_open__the_more_values_are_solved():
     assert widths[0] > widths[2]
 
 
+def test_no_number_between_two_that_are_solved__ends_the_search():
+    """One row with both labels, which lies on the border: one error whatever C, and no bound tells."""
+    X, y = [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
+    found = choose_C(SVC(gamma=1.0), X, y, ([[0.0], [0.0]], [0, 1]), (1.0, np.nextafter(1.0, 2.0)))
+    assert (found.errors, found.within, len(found.solved)) == (1, 1, 2)
+
+
 @pytest.mark.parametrize(
     ("machine", "given", "message"),
     [

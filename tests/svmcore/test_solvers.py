@@ -10,6 +10,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.suites.estimators.solvers import svmguide1
 from svmcore import RBF, Bias, CachedColumns, Hinge, ResidentGram, Solver, SquaredHinge, Status, classification
+from svmcore.solvers import primal_newton
 
 from .. import problems
 
@@ -30,6 +31,10 @@ def test_primal_newton__reaches_rounding_error_in_a_few_steps(cancer, bias, C):
     assert solution.certificate.kkt_gap <= 1e-10
     assert solution.certificate.relative_gap <= 1e-10
     assert solution.n_iter <= 15
+
+
+def test_primal_newton__equations_without_a_number_end():
+    assert np.isnan(primal_newton._solve(np.full((2, 2), np.nan), np.ones(2))).all()
 
 
 @pytest.mark.parametrize("bias", list(Bias))

@@ -138,6 +138,6 @@ def free_steps(K, s, beta, lo, hi, ridge, codes, n_groups, most):  # type: ignor
         steps, gain = steps + taken, gain + gained
         _apply(K, s, beta - before, ridge)
         _centre(s, np.flatnonzero((beta > lo) & (beta < hi)), codes, n_groups)
-        if gained <= DONE * gain:
+        if not gained > DONE * gain:  # nor where it is not a number
             break
     return steps, gain

@@ -57,7 +57,10 @@ def choose(parts: Sequence[Part], table: Table, ends: tuple[float, float], withi
         for C in ends:
             search.solve(C)
         while len(search.solved) < most and search.fewest - min(search.least()) > within:
-            search.solve(search.middle())
+            C = search.middle()
+            if C in search.solved:  # no number lies between its neighbours, and what is left is still not told
+                break
+            search.solve(C)
         return search.choice()
     finally:
         give_back()
