@@ -14,6 +14,7 @@ from benchmarks.contest import judge, machine, measure, peers, worker
 from benchmarks.page import claims, report, tables
 from benchmarks.suites.fits import contests as suites
 from benchmarks.suites.fits import merged_rows
+from svmcore.points.byte_products import is_fast
 
 X5 = np.array([[0, 0], [2, 2], [-1, -8], [-1, -1], [3, 3]], dtype=np.float32)
 Y5 = np.array([[-1.0, 1.0, -1.0, -1.0, 1.0]])
@@ -129,7 +130,7 @@ def test_floor_takes_the_products_that_are_used():
 def test_products_of_a_lattice_are_timed_on_its_rows_and_no_others():
     pixels = np.random.default_rng(0).integers(0, 256, (1000, 64)).astype(np.float32) / np.float32(255)
     seconds = machine.lattice_product_seconds(pixels, 0.1)
-    assert 1e-12 < seconds < 1e-6
+    assert 1e-12 < seconds < 1e-6 if is_fast() else seconds is None
     assert machine.lattice_product_seconds(np.random.default_rng(0).random((1000, 64), np.float32), 0.1) is None
 
 
