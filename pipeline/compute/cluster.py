@@ -5,7 +5,6 @@ hosts.
 """
 
 import contextlib
-import gc
 import importlib
 import importlib.metadata
 import json
@@ -222,29 +221,13 @@ _OPENERS: dict[str, Callable[[dict[str, Any]], contextlib.AbstractContextManager
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile.
-
-    A client of Dask that is collected while another starts waits for ever for a lock that this one holds.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextlib.contextmanager
 def _client(target: Any, what: str, security: Any = None, queue_seconds: float = 0.0) -> Iterator[Any]:
     """Yield a client with at least one worker; InputError if the scheduler does not answer or has none."""
     from distributed import Client
 
     started = time.monotonic()
     try:
-        with _uncollected():
-            client = Client(target, timeout=CONNECT_SECONDS, security=security)
+        client = Client(target, timeout=CONNECT_SECONDS, security=security)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{what} does not answer ({reason}); start it or correct the address") from error

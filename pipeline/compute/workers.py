@@ -183,13 +183,14 @@ class DaskWorkers(Workers):
         if time.monotonic() - self._counted > POLL_SECONDS:
             self._count()
         try:
-            return list(wait(futures, timeout=seconds, return_when="FIRST_COMPLETED").done)
-        except FuturesCancelledError as error:
+            with self.client.as_current():  # else `wait` asks for any other, once this one has closed itself
+                return list(wait(futures, timeout=seconds, return_when="FIRST_COMPLETED").done)
+        except (FuturesCancelledError, RuntimeError) as error:  # or its loop has ended
             raise ClusterLost("the connection to the cluster was lost; run the command again") from error
         except TimeoutError:
             pass
         if self.client.status in ("closing", "closed"):
-            raise ClusterLost("the connection to the cluster was closed")
+            raise ClusterLost("the connection to the cluster was closed; run the command again")
         if (self.client.status != "running" or not self._count()) and time.monotonic() - self._seen > LOST_SECONDS:
             raise ClusterLost(f"the cluster had no worker for {LOST_SECONDS:.0f} s; run the command again")
         return []

@@ -186,6 +186,39 @@ def test_open__an_unusable_cluster_is_one_sentence(config, tmp_path, monkeypatch
     assert "\n" not in str(caught.value)
 
 
+COLLECTED = """
+import gc
+from distributed import LocalCluster
+from distributed.utils import LoopRunner
+from pipeline.compute.cluster import open_workers
+from svmcore.errors import InputError
+
+begin = LoopRunner._start_unlocked
+LoopRunner._start_unlocked = lambda self: (gc.collect(), begin(self))[1]
+if __name__ == "__main__":
+    gc.disable()
+    for address in ("carrier-pigeon://roof", "127.0.0.1"):
+        try:
+            with open_workers({"kind": "address", "address": address, "insecure": True}):
+                pass
+        except InputError:
+            pass
+    LocalCluster(n_workers=1, processes=False, dashboard_address=":0").close()
+"""
+
+
+def test_open__a_client_that_failed_and_is_collected_while_another_starts_keeps_nobody_waiting(tmp_path):
+    """Its end wants the lock that the start holds, on the same thread."""
+    script = tmp_path / "driver.py"
+    script.write_text(COLLECTED)
+    with run_python(script, stderr=subprocess.PIPE) as driver:
+        try:
+            driver.communicate(timeout=60)
+        finally:
+            driver.kill()
+    assert driver.returncode == 0
+
+
 def test_open__waits_less_than_the_promised_15_seconds():
     assert cluster.CONNECT_SECONDS < 14
 

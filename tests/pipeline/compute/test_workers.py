@@ -1,5 +1,6 @@
 """Work on a cluster's workers: results, errors, limits, killed workers, and tasks that hang."""
 
+import contextlib
 import functools
 import operator
 import os
@@ -15,7 +16,7 @@ import threadpoolctl
 
 from pipeline.compute import workers
 from pipeline.compute.cluster import open_workers
-from pipeline.compute.workers import ClusterLost
+from pipeline.compute.workers import ClusterLost, DaskWorkers
 from svmcore.errors import InputError, MemoryLimit, UnknownPlugin
 from svmcore.kernels import Kernel
 
@@ -124,6 +125,22 @@ def test_map__a_lost_scheduler_ends_the_work_with_one_sentence():
         results = workers.map(time.sleep, [0.05] * 100)
         next(results)
         running.close()
+        with pytest.raises(ClusterLost, match="run the command again"):
+            list(results)
+
+
+def test_map__a_client_that_has_closed_itself_ends_the_work_with_one_sentence(monkeypatch):
+    """As it does when it cannot connect again: then it is nobody's default, and others' clients know nothing of it."""
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(workers, "POLL_SECONDS", 0.1)
+    with (
+        LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as running,
+        contextlib.closing(Client(running)) as client,
+    ):
+        results = DaskWorkers(client).map(time.sleep, [0.0] + [1.0] * 3)
+        next(results)
+        client.sync(client._close, fast=True)
         with pytest.raises(ClusterLost, match="run the command again"):
             list(results)
 
