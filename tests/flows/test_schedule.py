@@ -21,9 +21,6 @@ from pipeline import load_model, run
 from pipeline.registry.aliases import current
 from pipeline.storage.runs import open_store
 
-ENDLESS = {"data": {"source": "sklearn:digits"}, "C": 1e9, "kernel": {"name": "rbf", "gamma": 1e-5}}
-ENDLESS |= {"solver": {"name": "smo", "tol": 1e-13}}
-
 
 class Service:
     """A `marginflow schedule` that serves `config` (rewritten between runs), and Prefect's API beside it."""
@@ -104,6 +101,14 @@ class Service:
 
 
 @pytest.fixture(scope="module")
+def endless(rows_config, noise_npz):
+    """A config that is not solved for minutes."""
+    solver = {"name": "smo", "tol": 1e-13}
+    kernel = {"name": "rbf", "gamma": 1e-2}
+    return rows_config | {"data": {"source": str(noise_npz)}, "C": 1e6, "kernel": kernel, "solver": solver}
+
+
+@pytest.fixture(scope="module")
 def batch(rows_config):
     return rows_config | {"sweep": {"grid": {"C": [1, 10]}, "folds": 2}}
 
@@ -131,17 +136,17 @@ def test_schedule__a_bad_cron_is_refused(rows_config, tmp_path, capsys, monkeypa
 
 
 def test_schedule__a_run_waits_for_the_one_before_whose_cancellation_keeps_what_is_finished(
-    service, batch, rows_config, capsys
+    service, batch, endless, capsys
 ):
-    service.write(rows_config | ENDLESS)
-    endless = service.trigger()
+    service.write(endless)
+    slow = service.trigger()
     service.until("solve", "RUNNING")
     service.write(batch)
     waiting = service.trigger()
     time.sleep(3)
     assert service.api(f"flow_runs/{waiting}")["state_type"] in ("SCHEDULED", "PENDING")
-    service.api(f"flow_runs/{endless}/set_state", state={"type": "CANCELLING"})
-    cancelled = service.wait(endless, "CANCELLED", "FAILED", "CRASHED")
+    service.api(f"flow_runs/{slow}/set_state", state={"type": "CANCELLING"})
+    cancelled = service.wait(slow, "CANCELLED", "FAILED", "CRASHED")
     completed = service.wait(waiting, "COMPLETED", "FAILED", "CRASHED")
     assert (cancelled["state_type"], completed["state_type"]) == ("CANCELLED", "COMPLETED"), completed["state"][
         "message"
@@ -189,10 +194,10 @@ def test_schedule__a_run_that_fails_its_gate_is_failed_and_the_old_champion_stil
     assert champion.run in load_model(f"{service.store}/rows@champion").path
 
 
-def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(service, rows_config):
-    service.write(rows_config | ENDLESS)
-    endless = service.trigger()
-    service.wait(endless, "RUNNING")
+def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(service, endless):
+    service.write(endless)
+    slow = service.trigger()
+    service.wait(slow, "RUNNING")
     code, err, alive = service.end(signal.SIGTERM)
     assert code == 143, err
     assert not alive
@@ -200,12 +205,12 @@ def test_schedule__sigterm_cancels_the_run_under_way_and_leaves_no_process(servi
     assert "class_weight names 'dog'" in err
     with sqlite3.connect(service.home / "prefect" / "prefect.db") as database:
         states = dict(database.execute("select id, state_type from flow_run"))
-    assert states[str(endless)] in ("CANCELLED", "CANCELLING")
+    assert states[str(slow)] in ("CANCELLED", "CANCELLING")
 
 
 @pytest.mark.full
-def test_schedule__killed_takes_its_run_along(tmp_path, rows_config):
-    killed = Service(tmp_path, "0 0 1 1 *", rows_config | ENDLESS)
+def test_schedule__killed_takes_its_run_along(tmp_path, endless):
+    killed = Service(tmp_path, "0 0 1 1 *", endless)
     try:
         killed.ready()
         killed.trigger()
