@@ -74,7 +74,7 @@ def _lock_loops_once_more() -> None:
     """
     from distributed.utils import LoopRunner
 
-    if isinstance(LoopRunner._lock, type(threading.Lock())):
+    if isinstance(getattr(LoopRunner, "_lock", None), type(threading.Lock())):
         LoopRunner._lock = threading.RLock()  # type: ignore[assignment]
 
 
