@@ -54,7 +54,7 @@ def dask_settings() -> Iterator[None]:
     import dask
     import distributed  # noqa: F401  (sets its loggers up at import: a level set before would be lost)
 
-    _lock_loops_once_more()
+    _make_lock_of_loops_reentrant()
     environment = dict(os.environ)
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     _set_levels(dict.fromkeys(LOGGERS, logging.WARNING))
@@ -66,7 +66,7 @@ def dask_settings() -> Iterator[None]:
         restore_environment(environment)
 
 
-def _lock_loops_once_more() -> None:
+def _make_lock_of_loops_reentrant() -> None:
     """Let the thread that starts or stops a loop of Dask stop another one meanwhile; this stays.
 
     A client that failed to open closes itself when it is collected, whenever that is. Dask has one lock for all loops

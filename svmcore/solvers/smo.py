@@ -132,7 +132,8 @@ class _Rounds:
         self.convex = True  # until a set is found that is not
         self.crawls = False  # once it was found out, sets grow faster and pairs only prepare what is finished directly
         self.pairs, self.flat = 0.0, 0  # members x pair steps so far; how often free variables were moved together
-        self.least, self.idle, self.dual = np.inf, 0, -np.inf
+        self.least, self.idle = np.inf, 0  # gap so far, and rounds since it fell
+        self.dual = -np.inf  # when that was last too many of them
         self.working = self._start_set()
 
     def _start_set(self) -> WorkingSet | WholeSet:
@@ -182,7 +183,7 @@ class _Rounds:
         return self.monitor.stops(self.n_iter, gap)
 
     def _is_stuck(self, gap: float) -> bool:
-        """Whether for many rounds neither the gap has become less nor the dual more: float64 tells no better."""
+        """Count a round; whether for many neither the gap fell nor the dual grew: float64 tells no better."""
         if gap < (1.0 - LESS) * self.least:
             self.least, self.idle = gap, 0
             return False

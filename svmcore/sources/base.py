@@ -35,6 +35,7 @@ __all__ = [
     "matvec_and_sizes",
     "matvec_compensated",
     "served",
+    "summed_by_sign",
 ]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
@@ -243,14 +244,24 @@ def matvec(source: Source, coef: Floats) -> Floats:
 def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     """K @ coef and abs(K) @ abs(coef), both (n,) float64: the second bounds what rounding can do to the first."""
     if source.is_positive:  # two sums of values of one sign cost half of a sum and its sizes
-        up, down = np.zeros((2, source.n))
-        for matrix, rows, weights in _used_columns(source, coef):
-            add_columns_by_sign(matrix, rows, weights, up, down)
+        support = np.flatnonzero(coef)
+        up, down = summed_by_sign(source, support, coef[support], CHUNK)
         return up - down, up + down
     out, sizes = np.zeros(source.n), np.zeros(source.n)
     for matrix, rows, weights in _used_columns(source, coef):
         add_columns_and_sizes(matrix, rows, weights, out, sizes)
     return out, sizes
+
+
+def summed_by_sign(source: Source, idx: Floats, weights: Floats, most: int) -> tuple[Floats, Floats]:
+    """Columns `idx` (q,) times the positive `weights` (q,), and times the sizes of the others: (n,) each, of K >= 0.
+
+    At most so many columns are looked up at a time.
+    """
+    up, down = np.zeros((2, source.n))
+    for part, matrix, rows in lookups(source, idx, most):
+        add_columns_by_sign(matrix, rows, weights[part], up, down)
+    return up, down
 
 
 def served(source: Source, coef: Floats, before: Served | None = None) -> Served:

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from svmcore.passes.matrix.columns import add_columns_by_sign
 from svmcore.points import Floats
-from svmcore.sources.base import CHUNK, ROUNDED, Served, Source, lookups
+from svmcore.sources.base import CHUNK, ROUNDED, Served, Source, summed_by_sign
 
 __all__ = ["COLUMNS", "RunningProduct"]
 
@@ -40,11 +39,8 @@ class RunningProduct:
 
     def _by_sign(self, idx: Floats, change: Floats) -> tuple[Floats, Floats]:
         """Columns `idx` times the positive of `change`, and times what is negative, without its sign: (n,) each."""
-        up, down = np.zeros((2, self.source.n))
         if len(idx) <= self.source.capacity:
-            for part, matrix, rows in lookups(self.source, idx, COLUMNS):
-                add_columns_by_sign(matrix, rows, change[part], up, down)
-            return up, down
+            return summed_by_sign(self.source, idx, change, COLUMNS)
         # a cache would hold none of them until the next round: nothing but their sum is formed
         values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))
         return 0.5 * (sizes + values), 0.5 * (sizes - values)
