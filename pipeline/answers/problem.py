@@ -35,6 +35,7 @@ __all__ = [
     "check_feasible",
     "fold_codes",
     "held_out_counts",
+    "part_of",
     "problem_of",
     "stored_source",
     "target_of",
@@ -42,7 +43,7 @@ __all__ = [
     "training_counts",
 ]
 
-FORMAT = 5
+FORMAT = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,9 +113,14 @@ class ProblemTask:
         return Task.create(self.machine)
 
     @property
-    def folder(self) -> Path:
+    def file(self) -> Path:
         """Where the answer lies."""
-        return Path(self.root) / "problems" / self.fingerprint[:32]
+        return Path(self.root) / part_of(self.fingerprint)
+
+
+def part_of(fingerprint: str) -> str:
+    """Name of an answer among the parts of a cache."""
+    return f"problems/{fingerprint[:32]}"
 
 
 # --- the source of K ------------------------------------------------------------------------------------------------

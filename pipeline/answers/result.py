@@ -1,16 +1,13 @@
-"""Answers on storage: what a solved problem leaves under `ROOT/problems/FINGERPRINT`, whole or not at all.
+"""Answers on storage: what a solved problem leaves as the file `ROOT/problems/FINGERPRINT`, whole or not at all.
 
 An answer holds the support vectors' signed coefficients, the certificate, and what the next problem of a chain starts
-from. Finished answers are found again, and other machines may get them. One that a time limit cut short has a place of
+from. Finished answers are found again, and other machines may get them. One that a time limit cut short has a name of
 its own, for runs with that limit alone; one that was stopped is not kept. So neither ever stands where a finished one
 was, or is taken for one.
 """
 
 import contextlib
 import dataclasses
-import hashlib
-import io
-import json
 import math
 import os
 import tempfile
@@ -20,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.answers.array_file import read_arrays, write_arrays
 from pipeline.answers.calibrate import sigmoid_of
-from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, target_of, training_counts
+from pipeline.answers.problem import FORMAT, ProblemTask, held_out_counts, part_of, target_of, training_counts
 from pipeline.rows.dataset import dataset_at
 from pipeline.storage.cache import finished
-from pipeline.storage.files import write_atomic
-from pipeline.storage.manifest import MANIFEST, new_manifest, read_manifest
 from svmcore.certificate import Certificate
 from svmcore.errors import InputError
 from svmcore.model import Part
@@ -41,7 +37,6 @@ __all__ = [
     "find_result",
     "finite",
     "judged_result",
-    "part_of",
     "read_answer",
     "read_answers",
     "read_result",
@@ -111,7 +106,6 @@ class ProblemResult:
 
 KIND = "answer"
 SMALL = 8 << 20  # bytes
-NPZ = "arrays.npz"
 ARRAYS = ("support", "rows", "beta", "residual")
 
 
@@ -123,7 +117,7 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
     if task.fold is not None:
         kept["decision"] = arrays["decision"][held_out_counts(task.dataset, task.fold) > 0]
     if solution.status is not Status.STOPPED:
-        _write(_place(task, solution.status.value), record, _npz(kept))
+        write_arrays(_place(task, solution.status.value), KIND, FORMAT, record, kept)
     return _result(task.fingerprint, record, arrays)
 
 
@@ -162,15 +156,8 @@ def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dic
 
 
 def _place(task: ProblemTask, status: str) -> Path:
-    """Folder of a finished answer, or of one that the task's time limit cut short."""
-    return task.folder if status in FINISHED else task.folder / f"limit-{task.solver['time_limit']:g}"
-
-
-def _write(folder: Path, record: dict[str, Any], data: bytes) -> None:
-    """Not flushed: the sha256 tells what a power cut took, and it is solved again."""
-    write_atomic(folder / NPZ, data, durable=False)
-    manifest = new_manifest(KIND, FORMAT, record, {NPZ: hashlib.sha256(data).hexdigest()})
-    write_atomic(folder / MANIFEST, json.dumps(manifest).encode(), durable=False)
+    """File of a finished answer, or of one that the task's time limit cut short."""
+    return task.file if status in FINISHED else Path(f"{task.file}.limit-{task.solver['time_limit']:g}")
 
 
 def _slack(task: ProblemTask, decision: Floats, epsilon: float | None, counts: Floats) -> float:
@@ -205,12 +192,6 @@ def finite(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _npz(arrays: dict[str, Any]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    return buffer.getvalue()
-
-
 # --- reading --------------------------------------------------------------------------------------------------------
 def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool = False) -> ProblemResult:
     names = {field.name for field in dataclasses.fields(ProblemResult)} & set(record)
@@ -222,19 +203,18 @@ def _result(fingerprint: str, record: dict[str, Any], arrays: Any, reused: bool 
 def find_result(task: ProblemTask, fingerprint: str | None = None) -> ProblemResult | None:
     """Return the finished answer of a task, or None if there is none or its bytes differ."""
     fingerprint = fingerprint or task.fingerprint
-    folder = Path(task.root) / "problems" / fingerprint[:32]
-    record, data = _read(folder)
+    file = Path(task.root) / part_of(fingerprint)
+    record, arrays = _read(file, ARRAYS)
     if record is None:
         return None
     with contextlib.suppress(OSError):
-        os.utime(folder)  # the cache evicts the oldest
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return _result(fingerprint, record, {name: arrays[name] for name in ARRAYS}, reused=True)
+        os.utime(file)  # the cache evicts the oldest
+    return _result(fingerprint, record, arrays, reused=True)
 
 
 def seems_answered(task: ProblemTask) -> bool:
     """Whether an answer lies where a finished one would; its bytes are not looked at."""
-    return (task.folder / MANIFEST).is_file()
+    return task.file.is_file()
 
 
 def read_result(task: ProblemTask) -> ProblemResult:
@@ -244,14 +224,12 @@ def read_result(task: ProblemTask) -> ProblemResult:
 
 def read_answer(task: ProblemTask, names: Sequence[str] = ARRAYS) -> tuple[ProblemResult, Any]:
     """As `read_result`, with the decision values: see `stored_decision`; arrays that are not named are None."""
-    record, data = _read(task.folder)
+    record, arrays = _read(task.file, (*names, "decision"))
     if record is None and task.solver.get("time_limit") is not None:
-        record, data = _read(_place(task, Status.TIME_LIMIT), whole=False)
+        record, arrays = _read(_place(task, Status.TIME_LIMIT), (*names, "decision"), whole=False)
     if record is None:
-        raise FileNotFoundError(f"no answer under {task.folder}")
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        values = {name: arrays[name] for name in (*names, "decision")}
-    return _result(task.fingerprint, record, values), values["decision"]
+        raise FileNotFoundError(f"no answer at {task.file}")
+    return _result(task.fingerprint, record, arrays), arrays["decision"]
 
 
 COEFFICIENTS = ("support", "rows", "beta")
@@ -282,15 +260,15 @@ def scratch(folder: Path, shape: tuple[int, ...]) -> Any:
         return np.memmap(file, np.float64, "w+", shape=shape)
 
 
-def _read(folder: Path, whole: bool = True) -> tuple[dict[str, Any] | None, bytes]:
-    """Record and arrays of an answer, finished (`whole`) or cut short; (None, empty) if there is no sound one."""
+def _read(file: Path, names: Sequence[str], whole: bool = True) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Record and arrays of an answer, finished (`whole`) or cut short; (None, none) if there is no sound one."""
     try:
-        record = read_manifest(folder, KIND, FORMAT)
-        data = (folder / NPZ).read_bytes()
+        record, arrays = read_arrays(file, KIND, FORMAT)
     except (FileNotFoundError, InputError):
-        return None, b""
-    sound = hashlib.sha256(data).hexdigest() == record["parts"][NPZ]
-    return (record, data) if sound and (record["status"] in FINISHED) == whole else (None, b"")
+        return None, {}
+    if (record["status"] in FINISHED) != whole:
+        return None, {}
+    return record, {name: arrays[name].copy() for name in names}
 
 
 def stored_decision(task: ProblemTask) -> Any:
@@ -299,11 +277,6 @@ def stored_decision(task: ProblemTask) -> Any:
 
 
 # --- other machines -------------------------------------------------------------------------------------------------
-def part_of(fingerprint: str) -> str:
-    """Name of an answer among the parts of a cache."""
-    return f"problems/{fingerprint[:32]}"
-
-
 def share(root: Path, found: Any) -> None:
     """Let other machines find an answer (with `fingerprint`, `status`, `reused`), if it is new and final."""
     if not found.reused and found.status in FINISHED:

@@ -4,36 +4,33 @@ The certificate is the same then, not the bits, so they are kept only where bits
 """
 
 import contextlib
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import part_of
-from pipeline.storage.cache import finished
-from pipeline.storage.files import write_atomic
+from pipeline.answers.array_file import read_arrays, write_arrays
+from pipeline.answers.problem import FORMAT, ProblemTask, part_of
+from pipeline.storage.cache import UNDER_WAY, finished
+from svmcore.errors import InputError
 from svmcore.points import Floats
 
-__all__ = ["forget", "keep", "kept"]
+__all__ = ["forget", "keep", "kept", "place"]
 
-FILE = "under-way.npz"
+KIND = "answer under way"
 
 
 def keep(task: ProblemTask, beta: Floats) -> None:
     """Write the variables (m,) that are not 0, for other machines too."""
-    support, buffer = np.flatnonzero(beta), io.BytesIO()
-    np.savez(buffer, m=len(beta), support=support, beta=beta[support])
-    write_atomic(task.folder / FILE, buffer.getvalue(), durable=False)
-    finished(Path(task.root), part_of(task.fingerprint))
+    support = np.flatnonzero(beta)
+    write_arrays(place(task), KIND, FORMAT, {"m": len(beta)}, {"support": support, "beta": beta[support]})
+    finished(Path(task.root), part_of(task.fingerprint) + UNDER_WAY)
 
 
 def kept(task: ProblemTask, m: int) -> Floats | None:
     """The m variables that were kept; None if none were, or they cannot be read."""
-    with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile):
-        found = np.load(io.BytesIO((task.folder / FILE).read_bytes()), allow_pickle=False)
-        if int(found["m"]) == m:
+    with contextlib.suppress(FileNotFoundError, InputError):
+        facts, found = read_arrays(place(task), KIND, FORMAT)
+        if facts["m"] == m:
             beta = np.zeros(m)
             beta[found["support"]] = found["beta"]
             return beta
@@ -42,4 +39,9 @@ def kept(task: ProblemTask, m: int) -> Floats | None:
 
 def forget(task: ProblemTask) -> None:
     """The answer is there."""
-    (task.folder / FILE).unlink(missing_ok=True)
+    place(task).unlink(missing_ok=True)
+
+
+def place(task: ProblemTask) -> Path:
+    """File of the variables."""
+    return Path(f"{task.file}{UNDER_WAY}")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import read_result, scratch
+from pipeline.answers.result import ProblemResult, read_result, scratch
 from pipeline.compute.workers import Workers
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
@@ -153,20 +153,27 @@ def _decide_part(task: _PartTask) -> Any:
 def _assembled(recipe: Recipe) -> tuple[Any, Model]:
     """The dataset and the model, once per process."""
     tasks = recipe.read()
-    for folder in (Path(recipe.dataset), *(task.folder for task in tasks)):
-        if not folder.is_dir():
-            raise _unseen(folder, "does not see")
+    if not Path(recipe.dataset).is_dir():
+        raise _unseen(Path(recipe.dataset), "does not see")
     dataset = open_dataset(recipe.dataset)
-    answers = [dataclasses.replace(read_result(task), residual=None) for task in tasks]
+    answers = [_answer(task) for task in tasks]
     model, support = assemble(dataset, recipe.kernel, tasks, answers)
     if _digest(dataset, model, support) != recipe.digest:
-        raise _unseen(tasks[0].folder.parent, "sees other answers in")
+        raise _unseen(tasks[0].file.parent, "sees other answers in")
     return dataset, model
 
 
-def _unseen(folder: Path, how: str) -> InputError:
+def _answer(task: ProblemTask) -> ProblemResult:
+    """Of a task, without what only the next problem of its chain needs."""
+    try:
+        return dataclasses.replace(read_result(task), residual=None)
+    except FileNotFoundError:
+        raise _unseen(task.file, "does not see") from None
+
+
+def _unseen(path: Path, how: str) -> InputError:
     return InputError(
-        f"worker on host {socket.gethostname()} {how} {folder}; "
+        f"worker on host {socket.gethostname()} {how} {path}; "
         "set store to a folder that every host of the cluster shares"
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from pipeline.answers.result import part_of
+from pipeline.answers.problem import part_of
 from pipeline.answers.solve import finished, solve_chains
 from pipeline.compute.workers import InlineWorkers, Workers
 from pipeline.config.schema import Experiment

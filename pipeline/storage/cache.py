@@ -1,26 +1,27 @@
 """The cache within its budget: whole entries go, the least recently used first, never one that a living process uses.
 
-An entry is a folder `KIND/FINGERPRINT`. A run holds one lease below `.leases`, a list of the entries that it uses;
-whoever removes entries writes down which before it looks at the leases. So of a user and a remover who come at once,
-one sees the other. Where the cache has a mirror, what is claimed is fetched from it, and what is finished goes there.
-What is in an entry is no concern of this file.
+An entry is a folder or a file `KIND/FINGERPRINT`, with the files `FINGERPRINT.*` beside it. A run holds one lease below
+`.leases`, a list of the entries that it uses; whoever removes entries writes down which before it looks at the leases.
+So of a user and a remover who come at once, one sees the other. Where the cache has a mirror, what is claimed comes
+from it, and what is finished goes there. What is in an entry is no concern of this file.
 """
 
 import contextlib
+import itertools
 import os
 import secrets
-import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from pipeline.storage.files import write_atomic
-from pipeline.storage.leases import LEASE_SECONDS, Lease, is_over, owned_name, storage_time, sweep
+from pipeline.storage.files import remove_empty, sweep_drafts, write_atomic
+from pipeline.storage.leases import LEASE_SECONDS, Lease, delete, is_over, owned_name, storage_time, sweep
 
-__all__ = ["Elsewhere", "claim", "discard", "evict", "finished", "in_turn", "using"]
+__all__ = ["UNDER_WAY", "Elsewhere", "claim", "discard", "evict", "finished", "in_turn", "using"]
 
 KINDS = ("data", "gram", "problems")
+UNDER_WAY = ".under-way"  # ends the name of what lies beside an entry until that is finished
 LEASES, EVICTED = ".leases", ".evicted"
 REMOVING = "removing-"
 WAIT_SECONDS = 0.02
@@ -96,7 +97,7 @@ def claim(root: Path, entries: Iterable[str]) -> None:
 
 
 def finished(root: Path, entry: str) -> None:
-    """Let other machines find an entry that was finished here."""
+    """Let other machines find an entry that was finished here, or what is under way to it."""
     for names in _used.get(root, ()):
         if names.mirror is not None:
             names.mirror.push(entry)
@@ -146,13 +147,15 @@ def evict(root: Path, limit_bytes: int) -> int:
     for folder in (EVICTED, LEASES, *(str(path.relative_to(root)) for path in root.glob("*/.building")), "live"):
         if (root / folder).is_dir():
             sweep(root / folder)
-    entries = sorted((entry.stat().st_mtime, str(entry)) for kind in KINDS for entry in (root / kind).glob("[!.]*"))
-    sizes = {os.path.relpath(name, root): _bytes(Path(name)) for _, name in entries}
-    excess, chosen, used = sum(sizes.values()) - limit_bytes, [], _named(root, "") if entries else set()
+    for kind in KINDS:
+        sweep_drafts(root / kind)
+    entries = _oldest_first(root)
+    sizes = {name: sum(map(_bytes, paths)) for name, paths in entries.items()}
+    excess, chosen, used = sum(sizes.values()) - limit_bytes, {}, _named(root, "") if entries else set()
     for name in (name for name in sizes if name not in used):
         if excess <= 0:
             break
-        chosen.append(name)
+        chosen[name] = entries[name]
         excess -= sizes[name]
     return _remove(root, chosen)
 
@@ -162,24 +165,36 @@ def discard(root: Path, entry: Path) -> bool:
     name = os.path.relpath(entry, root)
     for names in _used.get(root, ()):
         names.add([f"-{name}"])
-    return _remove(root, [name]) == 1
+    return _remove(root, {name: [entry]}) == 1
 
 
-def _bytes(folder: Path) -> int:
-    """Bytes on disk; holes in a file are free."""
+def _oldest_first(root: Path) -> dict[str, list[Path]]:
+    """Entries with their paths, by when the last of these was used."""
+    paths: dict[str, list[Path]] = {}
+    times: dict[str, float] = {}
+    for path in (path for kind in KINDS for path in (root / kind).glob("[!.]*")):
+        with contextlib.suppress(FileNotFoundError):
+            name, used = f"{path.parent.name}/{path.name.partition('.')[0]}", path.stat().st_mtime
+            paths.setdefault(name, []).append(path)
+            times[name] = max(used, times.get(name, used))
+    return {name: paths[name] for name in sorted(paths, key=lambda name: (times[name], name))}
+
+
+def _bytes(path: Path) -> int:
+    """Bytes on disk of a folder or a file; holes in a file are free."""
     total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                total += os.stat(os.path.join(parent, name)).st_blocks * 512
+    inside = (os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names)
+    for file in [path] if path.is_file() else inside:
+        with contextlib.suppress(FileNotFoundError):
+            total += os.stat(file).st_blocks * 512
     return total
 
 
-def _remove(root: Path, chosen: Collection[str]) -> int:
-    """Remove those of the entries that nobody uses; returns how many went."""
+def _remove(root: Path, chosen: Mapping[str, Iterable[Path]]) -> int:
+    """Remove those of the entries, with these paths, that nobody uses; returns how many went."""
     if not chosen:
         return 0
-    gone, moved = root / EVICTED, []
+    gone, moved = root / EVICTED, dict[str, list[Path]]()
     gone.mkdir(exist_ok=True)
     intent = _Names(root, REMOVING, LEASE_SECONDS)
     try:
@@ -188,12 +203,12 @@ def _remove(root: Path, chosen: Collection[str]) -> int:
         for name in (name for name in chosen if name not in used):
             if intent.lease.is_lost:
                 break
-            with contextlib.suppress(FileNotFoundError):
-                moved.append((root / name).rename(gone / owned_name()))
+            for path in chosen[name]:
+                with contextlib.suppress(FileNotFoundError):
+                    moved.setdefault(name, []).append(path.rename(gone / owned_name()))
     finally:
         intent.end()
-    for folder in moved:
-        shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        gone.rmdir()
+    for path in itertools.chain(*moved.values()):
+        delete(path)
+    remove_empty(gone)
     return len(moved)

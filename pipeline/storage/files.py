@@ -25,6 +25,7 @@ __all__ = [
     "remove_empty",
     "rename",
     "sha256_of_json",
+    "sweep_drafts",
     "told_when_full",
     "write_atomic",
     "write_json",
@@ -33,6 +34,7 @@ __all__ = [
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DRAFT = ".partial-"
 
 
 class StoreFull(OSError):
@@ -40,15 +42,17 @@ class StoreFull(OSError):
 
 
 @contextlib.contextmanager
-def writing(path: Path, durable: bool = True) -> Iterator[Path]:
+def writing(path: Path, durable: bool = True, swept: bool = True) -> Iterator[Path]:
     """Yield a hidden name beside `path` to write to, which becomes `path` at the end, or goes if anything goes wrong.
 
     A reader, or a crash, sees all of it or nothing. After a power cut too if `durable`: the file is flushed before
     it takes its name, the folder after, 4 ms each on a common disk. Not worth it where a checksum tells what is
-    missing and a moment makes it again.
+    missing and a moment makes it again. What killed writers of `path` left goes first if `swept`, which lists the
+    folder: where files are many, `sweep_drafts` does it once for all.
     """
-    partial = path.with_name(f".{path.name}.partial-{owned_name()}")
-    sweep(path.parent, f".{glob.escape(path.name)}.partial-*")  # of killed writers
+    partial = _draft_of(path)
+    if swept:
+        sweep(path.parent, f".{glob.escape(path.name)}{DRAFT}*")
     try:
         yield partial
         if durable:
@@ -59,18 +63,18 @@ def writing(path: Path, durable: bool = True) -> Iterator[Path]:
         raise
 
 
-def write_atomic(path: Path, data: bytes, durable: bool = True) -> None:
+def write_atomic(path: Path, data: bytes, durable: bool = True, swept: bool = True) -> None:
     """Write `data` to `path` in one step, in a folder that is made if there is none: see `writing`."""
     _make(path.parent, durable)
-    with writing(path, durable) as partial:
+    with writing(path, durable, swept) as partial:
         partial.write_bytes(data)
 
 
 def create_atomic(path: Path, data: bytes) -> bool:
     """Write `data` to `path` in one step unless there is a file; whether it was written. Of several one succeeds."""
     _make(path.parent, durable=True)
-    partial = path.with_name(f".{path.name}.partial-{owned_name()}")
-    sweep(path.parent, f".{glob.escape(path.name)}.partial-*")
+    partial = _draft_of(path)
+    sweep(path.parent, f".{glob.escape(path.name)}{DRAFT}*")
     try:
         partial.write_bytes(data)
         flush(partial)
@@ -81,6 +85,15 @@ def create_atomic(path: Path, data: bytes) -> bool:
     finally:
         partial.unlink(missing_ok=True)
     return True
+
+
+def _draft_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}{DRAFT}{owned_name()}")
+
+
+def sweep_drafts(folder: Path) -> None:
+    """Remove what killed writers of any file in `folder` left."""
+    sweep(folder, f".*{DRAFT}*")
 
 
 def publish_folder(folder: Path, target: Path) -> None:

@@ -31,6 +31,7 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "again_if_lost",
+    "delete",
     "has_ended",
     "is_lost",
     "is_over",
@@ -248,8 +249,13 @@ def remove_folder(path: Path, trash: Path | None = None) -> bool:
         path.rename(gone)
     except OSError:
         return False
-    if gone.is_dir():
-        shutil.rmtree(gone, ignore_errors=True)
-    else:
-        gone.unlink(missing_ok=True)
+    delete(gone)
     return True
+
+
+def delete(path: Path) -> None:
+    """Delete a file or folder that nobody looks for any more."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

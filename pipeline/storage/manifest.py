@@ -1,9 +1,9 @@
-"""What a folder holds, in the one JSON form of runs, models, datasets, kernel matrices and answers: damage shows.
+"""What a folder or a file holds, in the one JSON form of runs, models, datasets, K and answers: damage shows.
 
     {"kind": "dataset", "format": 2, ..., "parts": {"train/codes/zarr.json": SHA256, ...}, "self": SHA256 of the rest}
 
 The manifest is written last: a folder that has one is whole. A folder in it with a manifest of its own, as the model of
-a run, is one part: that manifest.
+a run, is one part: that manifest. What is one file, an answer, has it as its first line (`answers/array_file.py`).
 """
 
 import contextlib
@@ -21,6 +21,7 @@ __all__ = [
     "MANIFEST",
     "Damaged",
     "believing",
+    "check_manifest",
     "check_parts",
     "compare",
     "new_manifest",
@@ -35,10 +36,10 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OSError, Runti
 
 
 class Damaged(InputError):
-    """A folder that is not what was written: `part` of it differs."""
+    """A folder or file that is not what was written: `part` of it differs."""
 
     def __init__(self, folder: Path, part: str, what: str) -> None:
-        super().__init__(f"{folder}: damaged: {part} {what}; delete this folder and run again")
+        super().__init__(f"{folder}: damaged: {part} {what}; delete it and run again")
         self.part = part
 
 
@@ -141,22 +142,36 @@ def read_manifest(
         One of another kind, or of a format beyond `newest`.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        found, number = manifest.get("kind", "model"), int(manifest["format"])
-        changed = manifest["self"] != _self_digest(manifest) or not isinstance(manifest["parts"], dict)
+        data = (folder / MANIFEST).read_bytes()
     except FileNotFoundError:
         raise error(folder, MANIFEST, "is missing") from None
+    return check_manifest(data, folder, kind, newest, error, where)
+
+
+def check_manifest(
+    data: bytes,
+    path: Path,
+    kind: str | None = None,
+    newest: int | None = None,
+    error: type[Damaged] = Damaged,
+    where: str | None = None,
+) -> dict[str, Any]:
+    """The manifest that these bytes of a folder or file `path` are: see `read_manifest`."""
+    try:
+        manifest = json.loads(data)
+        found, number = manifest.get("kind", "model"), int(manifest["format"])
+        changed = manifest["self"] != _self_digest(manifest) or not isinstance(manifest["parts"], dict)
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise error(folder, MANIFEST, "cannot be read") from None
+        raise error(path, MANIFEST, "cannot be read") from None
     if newest is not None and number > newest:
         raise InputError(
-            f"{found} {where or folder} has format {number}; "
+            f"{found} {where or path} has format {number}; "
             f"this marginflow reads up to format {newest}: install a newer marginflow"
         )
     if changed:
-        raise error(folder, MANIFEST, "was changed")
+        raise error(path, MANIFEST, "was changed")
     if kind not in (None, found):
-        raise InputError(f"{where or folder}: holds a {found}, and a {kind} is needed; give the folder of one")
+        raise InputError(f"{where or path}: holds a {found}, and a {kind} is needed; give the folder of one")
     return dict(manifest)
 
 

@@ -10,11 +10,12 @@ import os
 import threading
 import uuid
 import zipfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pipeline.storage.bucket import THREADS, Bucket
+from pipeline.storage.cache import UNDER_WAY
 from pipeline.storage.files import write_atomic
 from pipeline.storage.manifest import MANIFEST, check_parts, read_manifest
 from pipeline.storage.sealed import building
@@ -41,8 +42,8 @@ def staging(url: str) -> Path:
 class Mirror:
     """The cache in `folder`, of which datasets and answers are copied to and from a bucket while the work goes on.
 
-    A dataset is a folder there. Answers are small and many: those that wait while others are under way go together, as
-    `ID.zip` and, after it, `ID.json` with their names.
+    A dataset is a folder there. Answers are small files and many: those that wait while others are on their way go
+    together, as `ID.zip` and, after it, `ID.json` with their names.
     """
 
     def __init__(self, bucket: Bucket, folder: Path) -> None:
@@ -58,9 +59,11 @@ class Mirror:
         every = list(dict.fromkeys(names))
         for kind in (DATA, ANSWERS):
             wanted = [name for name in every if name.startswith(f"{kind}/")]
-            here = {name for name in wanted if (self.folder / name / MANIFEST).exists()}
+            last = MANIFEST if kind == DATA else ""
+            here = {name for name in wanted if (self.folder / name / last).is_file()}
             there = self._remote(kind) if wanted else {}
-            self._pull(kind, [name for name in wanted if name in there and name not in here])
+            lacking = (each for name in wanted if name not in here for each in (name, f"{name}{UNDER_WAY}"))
+            self._pull(kind, [name for name in lacking if name in there])
             for name in wanted:
                 if name in here and name not in there:
                     self.push(name)
@@ -126,8 +129,9 @@ class Mirror:
             names, self._waiting = self._waiting[:count], self._waiting[count:]
         if names:
             key = f"{CACHE}/{ANSWERS}/{uuid.uuid4().hex}"
-            self.bucket.put(f"{key}.zip", _zipped(self.folder, names))
-            self.bucket.put(f"{key}.json", json.dumps(names).encode())
+            data, held = _zipped(self.folder, dict.fromkeys(names))
+            self.bucket.put(f"{key}.zip", data)
+            self.bucket.put(f"{key}.json", json.dumps(held).encode())
 
     def _pull(self, kind: str, names: Sequence[str]) -> None:
         with ThreadPoolExecutor(THREADS) as pool:
@@ -137,25 +141,26 @@ class Mirror:
             batches = sorted({key for name in names for key in self._known[kind][name]})
             list(pool.map(functools.partial(self._unzip, set(names)), batches))
 
-    def _unzip(self, wanted: Collection[str], key: str) -> None:
+    def _unzip(self, wanted: set[str], key: str) -> None:
         """Put the wanted answers of a batch where they belong; whoever reads them checks their hashes."""
         with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(io.BytesIO(self.bucket.get(key))) as batch:
-            for member in batch.namelist():
-                name, _, file = member.rpartition("/")
-                if name in wanted:
-                    write_atomic(self.folder / name / file, batch.read(member), durable=False)
+            for name in wanted.intersection(batch.namelist()):
+                write_atomic(self.folder / name, batch.read(name), durable=False, swept=False)
 
 
-def _bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+def _bytes(file: Path) -> int:
+    """Size of a file; 0 of one that has gone meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.stat().st_size
+    return 0
 
 
-def _zipped(root: Path, names: Sequence[str]) -> bytes:
-    """An archive of the files of some folders, the manifest of each last."""
-    buffer = io.BytesIO()
+def _zipped(root: Path, names: Iterable[str]) -> tuple[bytes, list[str]]:
+    """An archive of some files, and the names of those that were there."""
+    buffer, held = io.BytesIO(), []
     with zipfile.ZipFile(buffer, "w") as batch:
         for name in names:
-            files = [file for file in (root / name).iterdir() if file.is_file() and not file.name.startswith(".")]
-            for file in sorted(files, key=lambda file: file.name == MANIFEST):
-                batch.write(file, f"{name}/{file.name}")
-    return buffer.getvalue()
+            with contextlib.suppress(FileNotFoundError):
+                batch.write(root / name, name)
+                held.append(name)
+    return buffer.getvalue(), held

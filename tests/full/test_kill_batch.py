@@ -33,8 +33,8 @@ TOTAL = 10 * (3 * 5 * 5 + 1)
 
 
 def answers(store):
-    """Stored answers and when they were written."""
-    return {file: file.stat().st_mtime_ns for file in Path(store).glob(".cache/problems/*/manifest.json")}
+    """Stored answers and their inodes: one that is written again has another."""
+    return {file: file.stat().st_ino for file in Path(store).glob(".cache/problems/[!.]*")}
 
 
 def driver(folder, store):

@@ -31,7 +31,7 @@ def test_kept__are_found_by_the_same_problem_and_forgotten_with_its_answer(task)
 
 def test_kept__that_cannot_be_read_are_none(task):
     under_way.keep(task, np.ones(3))
-    file = task.folder / under_way.FILE
+    file = under_way.place(task)
     file.write_bytes(file.read_bytes()[:40])
     assert under_way.kept(task, 3) is None
 

@@ -12,6 +12,13 @@ def entry(root, kind, name, n_bytes, age):
     os.utime(folder, (time.time() - age,) * 2)
 
 
+def single(root, name, n_bytes, age):
+    """An answer: a file, and perhaps others beside it."""
+    (root / "problems").mkdir(exist_ok=True)
+    (root / "problems" / name).write_bytes(b"x" * n_bytes)
+    os.utime(root / "problems" / name, (time.time() - age,) * 2)
+
+
 def left(root):
     return sorted(f"{folder.parent.name}/{folder.name}" for folder in root.glob("[!.]*/*"))
 
@@ -33,6 +40,27 @@ def test_evict__what_is_in_use_stays_however_old_and_goes_when_its_user_has_ende
         assert left(tmp_path) == ["gram/used"]
     assert evict(tmp_path, 0) == 1
     assert left(tmp_path) == []
+
+
+def test_evict__a_file_goes_with_what_lies_beside_it(tmp_path):
+    for name, age in (("a", 9e4), ("a.under-way", 10), ("b", 8e4), ("b.limit-0.5", 9e4), ("c", 7e4)):
+        single(tmp_path, name, 8192, age)
+    assert evict(tmp_path, 3 * 8192) == 1  # b: what lies beside a was written just now
+    assert left(tmp_path) == ["problems/a", "problems/a.under-way", "problems/c"]
+    with using(tmp_path):
+        claim(tmp_path, ["problems/a"])
+        assert evict(tmp_path, 0) == 1
+        assert left(tmp_path) == ["problems/a", "problems/a.under-way"]
+    assert evict(tmp_path, 0) == 1
+    assert left(tmp_path) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".leases", "problems"]
+
+
+def test_evict__what_killed_writers_left_goes(tmp_path):
+    single(tmp_path, "a", 10, 10)
+    single(tmp_path, ".b.partial-of-nobody-here", 10, 1e5)
+    assert evict(tmp_path, 8192) == 0
+    assert [path.name for path in (tmp_path / "problems").iterdir()] == ["a"]
 
 
 def test_discard__removes_what_only_this_run_uses(tmp_path):
