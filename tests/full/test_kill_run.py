@@ -49,7 +49,7 @@ def experiment(folder, n, p, spread):
     (folder / "run.py").write_text(TELLING)
     (folder / "rows.yaml").write_text(
         f"data: {{source: {folder / 'rows.npz'}, test: 0.2}}\n"
-        "solver: {name: smo, tol: 1e-5}\ncluster: {kind: local, workers: 2}\nC: 100\n"
+        "solver: {name: smo, tol: 1e-5}\nplan: resident\ncluster: {kind: local, workers: 2}\nC: 100\n"
     )
     return folder
 
@@ -118,7 +118,7 @@ def test_killed_driver__in_the_kernel_goes_on_from_its_blocks(strips, tmp_path, 
     record = Run(strips, tmp_path).result()
     assert 3 <= record["blocks"]["reused"] < record["blocks"]["total"]
     assert answer(record) == answer(Run(strips, tmp_path_factory.mktemp("whole")).result())
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".cache", "rows"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".cache", "index.html", "rows"]
 
 
 def test_killed_driver__among_the_problems_solves_none_twice(config, undisturbed, tmp_path):
