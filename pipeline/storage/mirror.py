@@ -62,8 +62,8 @@ class Mirror:
             last = MANIFEST if kind == DATA else ""
             here = {name for name in wanted if (self.folder / name / last).is_file()}
             there = self._remote(kind) if wanted else {}
-            lacking = (each for name in wanted if name not in here for each in (name, f"{name}{UNDER_WAY}"))
-            self._pull(kind, [name for name in lacking if name in there])
+            best = [name if name in there else f"{name}{UNDER_WAY}" for name in wanted if name not in here]
+            self._pull(kind, [name for name in best if name in there])
             for name in wanted:
                 if name in here and name not in there:
                     self.push(name)
