@@ -1,4 +1,8 @@
-"""A thread's last square of a working set, from which the next on the same K is copied.
+"""Squares of working sets: when 16 bits are enough for one, and a thread's last, from which the next is copied.
+
+The square of a large set is far from the core, and pair steps wait for it. In whole numbers of 16 bits it is half as
+much. A solver that sums columns of K itself loses nothing by it: from its square it takes which variables move and how
+far, and the next round begins at true scores.
 
 Problems that share a resident K (classes, folds, a chain of C) have nearly the same support vectors, and their square
 is the costly part of a warm start: rows of K are far apart, a square lies in the cache. Copies are exact, so no answer
@@ -12,18 +16,33 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.matrix.gather import gather_square
+from svmcore.passes.matrix.gather import MOST, gather_square
 from svmcore.points import Floats
+from svmcore.qp import SignedQP
 
-__all__ = ["Known", "Squares", "gather_known", "squares"]
+__all__ = ["Known", "Squares", "coarse_unit", "gather_known", "squares"]
+
+
+def coarse_unit(qp: SignedQP) -> float | None:
+    """The unit of a square of 16 bits; None where it has to be of the type of K.
+
+    All entries are between 0 and the largest of the diagonal, as K is definite and nowhere below 0. Steps are of pairs,
+    and none is without an end.
+    """
+    source = qp.source
+    in_pairs = len(qp.groups.sums) > 0 and bool((qp.codes >= 0).all()) and not qp.is_hard
+    if not (in_pairs and qp.shift == 0.0 and source.is_positive and source.psd and source.dtype == np.float32):
+        return None
+    return float(qp.diagonal.max()) / MOST or None
 
 
 @dataclasses.dataclass(eq=False)
 class Known:
-    """K[members, members] + shift, in the first rows and columns of `square`."""
+    """K[members, members] + shift, or in whole numbers of a unit, in the first rows and columns of `square`."""
 
     columns: Any  # weak reference to the source
     shift: float
+    unit: float | None
     members: Floats
     square: Floats
 
@@ -40,15 +59,17 @@ class Squares:
     def __init__(self) -> None:
         self.kept: Known | None = None
 
-    def known(self, columns: Any, shift: float) -> Known | None:
-        """The kept square, if it is of the same K."""
+    def known(self, columns: Any, shift: float, unit: float | None = None) -> Known | None:
+        """The kept square, if it is of the same K in the same form."""
         kept = self.kept
-        return kept if kept is not None and kept.columns() is columns and kept.shift == shift else None
+        if kept is None or kept.columns() is not columns:
+            return None
+        return kept if (kept.shift, kept.unit) == (shift, unit) else None
 
-    def keep(self, columns: Any, shift: float, members: Floats, square: Floats) -> None:
+    def keep(self, columns: Any, shift: float, members: Floats, square: Floats, unit: float | None = None) -> None:
         """Keep a square that is no longer written to, if copying from it is sure to give the bytes of K."""
         if columns.whole is not None:
-            self.kept = Known(weakref.ref(columns), shift, members, square)
+            self.kept = Known(weakref.ref(columns), shift, unit, members, square)
 
 
 _thread = threading.local()
@@ -72,10 +93,10 @@ def give_back() -> None:
 def gather_known(
     matrix: Floats, rows: Floats, columns: Floats, known: Known, places: Floats, out: Floats, at: Floats
 ) -> None:
-    """out[at[r], c] = matrix[rows[r], columns[c]] + shift, from the `known` square where it has the pair."""
+    """As `gather_square` in the form of the `known` square, from which it is where that has the pair."""
     row, column = places[rows], places[columns]
     met, there = row >= 0, column >= 0
     old, new = np.flatnonzero(there), np.flatnonzero(~there)
-    gather_square(matrix, rows[~met], columns, out, at[~met], shift=known.shift)
+    gather_square(matrix, rows[~met], columns, out, at[~met], shift=known.shift, unit=known.unit)
     gather_square(known.square, row[met], column[old], out, at[met], old)
-    gather_square(matrix, rows[met], columns[new], out, at[met], new, known.shift)
+    gather_square(matrix, rows[met], columns[new], out, at[met], new, known.shift, known.unit)

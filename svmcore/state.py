@@ -95,10 +95,13 @@ class WorkingSetState(ABC):
     ----------
     is_near
         Whether they are in this process: else a round costs messages, and fewer of them are worth larger sets.
+    unit
+        Of the entries of a `square` in 16 bits; None where it is of the type of K.
     """
 
     m: int
     is_near: ClassVar[bool] = True
+    unit: float | None = None
 
     @abstractmethod
     def ends(self) -> Ends:
@@ -140,7 +143,11 @@ class WorkingSetState(ABC):
 
     @abstractmethod
     def square(self, idx: Floats, members: Floats, out: Floats, at: Floats) -> None:
-        """out[at[r], c] = K + shift at the rows of the variables idx[r] and members[c]."""
+        """out[at[r], c] = K + shift at the rows of the variables idx[r] and members[c], in a `unit` if there is."""
+
+    def in_units(self, unit: float | None) -> None:
+        """Have squares in whole numbers of a unit from now on, or in the type of K."""
+        self.unit = unit
 
     @abstractmethod
     def apply(self, idx: Floats, beta: Floats) -> None:
@@ -181,8 +188,7 @@ class MemoryState(WorkingSetState):
     def __init__(self, qp: SignedQP, beta: Floats, score: Floats | None = None) -> None:
         self.qp, self.m, self.beta, self.everyone = qp, qp.m, beta, np.arange(qp.m)
         self._ends: Ends | None = None  # until the next `apply`
-        self._known = squares().known(qp.source, qp.shift)
-        self._known_places = np.empty(0) if self._known is None else self._known.places(qp.source.n)
+        self.in_units(None)
         self.score = self._first_scores() if score is None else score.copy()
         self._spans = [(0, qp.source.n)] if qp.rows is not None else _spans(qp.hi > qp.lo)
         runs = qp.rows is None and qp.source.is_positive and self._keeps_all
@@ -231,9 +237,14 @@ class MemoryState(WorkingSetState):
         columns = qp.rows_of(members)
         for part, matrix, rows in lookups(qp.source, qp.rows_of(idx), qp.source.capacity):
             if known is None:
-                gather_square(matrix, rows, columns, out, at[part], shift=qp.shift)
+                gather_square(matrix, rows, columns, out, at[part], shift=qp.shift, unit=self.unit)
             else:
                 gather_known(matrix, rows, columns, known, self._known_places, out, at[part])
+
+    def in_units(self, unit: float | None) -> None:
+        """So is the square that they are copied from."""
+        self.unit, self._known = unit, squares().known(self.qp.source, self.qp.shift, unit)
+        self._known_places = np.empty(0) if self._known is None else self._known.places(self.qp.source.n)
 
     def apply(self, idx: Floats, beta: Floats) -> None:
         """Only columns of variables that changed are read."""

@@ -50,6 +50,7 @@ PATIENCE = 32  # rounds without a gap that is less by
 LESS = 0.01  # of the least so far, after which the dual must have grown by
 GROWN = 1e-12  # of itself: else rounding is all that moves
 FLOAT32_DIGITS = 2e-6  # a gap below this times the largest score is solved for in float64
+ERRORS = 1.2  # units times the length of a change of beta: what scores on a square of 16 bits are wrong by
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,6 +213,7 @@ class _Rounds:
         if self.flat >= TIMES or free < 2 or most < 2:
             return False
         self.flat += 1
+        self.working.refine()
         score = part.score - self.state.centres()[part.codes]
         steps, gain = free_steps(self.working.square, score, part.beta, *part[2:], len(self.qp.groups.sums), most)
         if gain <= FLAT * self.solver.tol * abs(self._dual()):
@@ -259,13 +261,16 @@ class _Rounds:
         """
         some = part if places is None else Part(*(values[places] for values in part))
         _, beta, lo, hi, ridge, codes = some
-        K = self._square_of(places, self._precision(score, target))
-        s = (score if places is None else score[places]).astype(K.dtype)
+        dtype, before = self._precision(score, target), beta.copy()
+        K, unit = self._square_of(places, dtype)
+        s = (score if places is None else score[places]).astype(dtype)
         most = PREPARE * len(score) if self.crawls else STEPS // (len(s) + 256)
         limit = min(most, self.solver.steps_left(self.n_iter))
         groups = len(self.qp.groups.sums)
         if groups:
-            steps, _, unbounded = solve_pairs(K, ridge, s, beta, lo, hi, codes, groups, target, limit)
+            steps, _, unbounded = solve_pairs(K, ridge, s, beta, lo, hi, codes, groups, target, limit, unit)
+            if K.dtype == np.uint16 and ERRORS * unit * float(np.linalg.norm(beta - before)) > target:
+                self.working.refine()
         else:
             steps, _, unbounded = solve_box(K, ridge, s, beta, lo, hi, target, limit)
         if places is not None:
@@ -279,15 +284,21 @@ class _Rounds:
             return np.float64
         return np.float64 if FLOAT32_DIGITS * float(np.abs(score).max(initial=0.0)) > target else dtype
 
-    def _square_of(self, places: Floats | None, dtype: DTypeLike) -> Floats:
-        """K of the members at `places`, or all, in its first rows and columns: the square itself where that is it."""
-        square, every = self.working.square, self.working.members
+    def _square_of(self, places: Floats | None, dtype: DTypeLike) -> tuple[Floats, float]:
+        """K of the members at `places`, or all, in its first rows and columns, and the unit of its entries.
+
+        That is the square itself where no more is asked, of whole numbers if it is.
+        """
+        if dtype == np.float64:
+            self.working.refine()
+        square, every, unit = self.working.square, self.working.members, self.state.unit or 1.0
+        dtype = np.uint16 if self.state.unit else dtype
         if places is None and square.dtype == dtype:
-            return square
+            return square, unit
         places = np.arange(len(every)) if places is None else places
         K = empty((len(places), len(places)), dtype)
         gather_square(square, places, places, K)
-        return K
+        return K, unit
 
     def _can_finish(self, idx: Floats) -> bool:
         """Whether pairs crawl on a set that an interior point can take: K must be convex."""
@@ -300,6 +311,7 @@ class _Rounds:
         Returns whether the set has no minimum.
         """
         start = self.state.part(idx)
+        self.working.refine()
         K = np.ascontiguousarray(self.working.square[: len(idx), : len(idx)], dtype=np.float64)
         p = start.score + K @ start.beta + start.ridge * start.beta
         groups = len(self.qp.groups.sums)

@@ -6,13 +6,14 @@ from svmcore.passes.steps.working_set import mirror_rows
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty
-from svmcore.squares import squares
+from svmcore.squares import coarse_unit, squares
 from svmcore.state import MemoryState, WorkingSetState
 
 __all__ = ["PADDING", "ROOM", "WholeSet", "WorkingSet"]
 
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
 ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core;
+LARGE = 4  # rooms that may move: sets of so many variables outgrow theirs, and are in 16 bits from the start
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
 FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
@@ -28,8 +29,9 @@ class WorkingSet:
         self.room = min(capacity, ROOM if state.is_near else FAR_ROOM)
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
-        self._memory = empty(capacity * (capacity + PADDING), qp.source.dtype)
-        self.square = self._of_side(self.room)
+        if state.is_near and np.count_nonzero(qp.hi > qp.lo) > LARGE * ROOM:
+            state.in_units(coarse_unit(qp))
+        self._take_memory()
 
     def release(self) -> None:
         """Leave the square to the next solve of this thread; it is not written to any more.
@@ -39,7 +41,13 @@ class WorkingSet:
         if self.qp.likely is not None:
             return
         known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
-        squares().keep(self.qp.source, self.qp.shift, known, self.square)
+        squares().keep(self.qp.source, self.qp.shift, known, self.square, self.state.unit)
+
+    def _take_memory(self) -> None:
+        """Room for the square of all that the set may have."""
+        dtype = self.qp.source.dtype if self.state.unit is None else np.uint16
+        self._memory = empty(self.capacity * (self.capacity + PADDING), dtype)
+        self.square = self._of_side(max(self.room, len(self.members)))
 
     def _of_side(self, count: int) -> Floats:
         """A square of at least so many rows at the beginning of the memory, so that no more of that is touched."""
@@ -54,6 +62,15 @@ class WorkingSet:
         q, narrow, self.square = len(self.members), self.square, self._of_side(count)
         for row in range(q - 1, 0, -1):
             self.square[row, :q] = narrow[row, :q]
+
+    def refine(self) -> None:
+        """Have the square in the type of K from now on, where it is in whole numbers of 16 bits."""
+        if self.state.unit is None:
+            return
+        self.state.in_units(None)
+        del self._memory, self.square
+        self._take_memory()
+        self.state.square(self.members, self.members, self.square, np.arange(len(self.members)))
 
     def advance(self, newcomers: int) -> None:
         """Admit about so many of the worst violators outside; at least half of a full set stays."""
@@ -96,6 +113,9 @@ class WholeSet:
 
     def makes_room(self, free: int) -> None:
         """All are in it."""
+
+    def refine(self) -> None:
+        """It is K itself."""
 
     def release(self) -> None:
         """Nothing was taken."""

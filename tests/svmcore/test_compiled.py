@@ -12,11 +12,12 @@ from svmcore.runtime.compiled import forget_moved, njit
 SINGLE, REAL, WHOLE = numba.float32, numba.float64, numba.int64
 SQUARE, KEYS, REALS, PLACES = SINGLE[:, ::1], SINGLE[::1], REAL[::1], WHOLE[::1]
 BOX = (REALS, REALS, REALS)
-PAIRS = (SQUARE, REALS, KEYS, *BOX, KEYS, REALS, SQUARE, SQUARE, REAL, WHOLE)
+PAIRS = (REALS, KEYS, *BOX, KEYS, REALS, SQUARE, SQUARE, REAL, WHOLE, REAL)
 LINEAR = (PLACES, PLACES, REALS, REAL, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REAL, numba.boolean[::1])
 LOOPS = [
-    (_solve_short, PAIRS),
-    (_solve_long, (*PAIRS, REAL)),
+    (_solve_short, (SQUARE, *PAIRS)),
+    (_solve_long, (SQUARE, *PAIRS, REAL)),
+    (_solve_long, (numba.uint16[:, ::1], *PAIRS, REAL)),
     (dense_pass, (REAL[:, ::1], *LINEAR)),
     (csr_pass, (REALS, PLACES, PLACES, *LINEAR)),
 ]
@@ -31,7 +32,9 @@ def body(function, signature):
     return next(own).partition("\n}")[0]
 
 
-@pytest.mark.parametrize(("function", "signature"), LOOPS, ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(
+    ("function", "signature"), LOOPS, ids=lambda of: str(of[0]) if isinstance(of, tuple) else of.__name__
+)
 def test_loops__count_no_references(function, signature):
     assert "NRT_" not in body(function, signature)
 

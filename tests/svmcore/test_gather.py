@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.matrix.gather import gather_each, gather_square
+from svmcore.passes.matrix.gather import MOST, gather_each, gather_square
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
@@ -24,6 +24,19 @@ def test_gather__without_places_fills_from_the_first_row_and_column():
     matrix.flags.writeable = False  # as one that is mapped
     gather_square(matrix, np.array([2, 0]), np.array([3, 1, 1]), out)
     np.testing.assert_array_equal(out, [[11.0, 9.0, 9.0], [3.0, 1.0, 1.0]])
+
+
+def test_gather__in_units_is_the_nearest_whole_number():
+    rng = np.random.default_rng(3)
+    matrix, out = rng.random((40, 50)).astype(np.float32), np.full((12, 14), 7, np.uint16)
+    matrix[0, 0] = np.nextafter(np.float32(1.0), np.float32(2.0))  # K_ii, rounded up
+    rows, columns, at, to = np.array([3, 0, 9]), np.arange(11), np.array([2, 4, 0]), 3 + np.arange(11)
+    gather_square(matrix, rows, columns, out, at, to, unit=1.0 / MOST)
+    taken = out[np.ix_(at, to)]
+    assert np.abs(taken - matrix[np.ix_(rows, columns)] * np.float64(MOST)).max() <= 0.502
+    assert taken[1, 0] == MOST
+    out[np.ix_(at, to)] = 7
+    assert (out == 7).all()
 
 
 def test_gather_each__is_the_square_of_every_set_of_rows():

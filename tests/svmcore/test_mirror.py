@@ -8,11 +8,11 @@ from svmcore.passes.steps.working_set import mirror_rows
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (16, 16), (15, 17), (33, 100), (64, 48)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16])
 @pytest.mark.parametrize("step", [1, 2])
 def test_write_mirrored__writes_the_transpose_and_nothing_else(shape, dtype, step):
     n, m = shape
-    tile = np.random.default_rng(0).random((n, m * step)).astype(dtype)[:, ::step]
+    tile = np.random.default_rng(0).integers(1, 60_000, (n, m * step)).astype(dtype)[:, ::step]
     whole = np.zeros((m + 4, n + 6), dtype)
     write_mirrored(tile, whole[2 : 2 + m, 3 : 3 + n], lower_only=False)
     np.testing.assert_array_equal(whole[2 : 2 + m, 3 : 3 + n], tile.T)
@@ -20,9 +20,9 @@ def test_write_mirrored__writes_the_transpose_and_nothing_else(shape, dtype, ste
 
 
 @pytest.mark.parametrize("n", [1, 16, 17, 48])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint16])
 def test_write_mirrored__of_a_diagonal_tile_stays_below_the_diagonal(n, dtype):
-    tile, out = np.random.default_rng(1).random((n, n)).astype(dtype), np.zeros((n, n), dtype)
+    tile, out = np.random.default_rng(1).integers(1, 60_000, (n, n)).astype(dtype), np.zeros((n, n), dtype)
     write_mirrored(tile, out, lower_only=True)
     np.testing.assert_array_equal(out, np.tril(tile.T, -1))
 

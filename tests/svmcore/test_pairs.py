@@ -206,7 +206,7 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
     y, codes = np.where(rng.random(200) < 0.5, 1.0, -1.0), rng.integers(0, groups, 200).astype(np.int8)
     lo, hi, ridge = np.minimum(5.0 * y, 0.0), np.maximum(5.0 * y, 0.0), np.where(X[:, 0] > 0, 0.0, 0.1)
     found = []
-    for solve, factor in ((pairs._solve_short, ()), (pairs._solve_long, (1.0,))):
+    for solve, factor in ((pairs._solve_short, (1.0,)), (pairs._solve_long, (1.0, 1.0))):
         s, beta = y.astype(dtype), np.zeros(200)
         up, low = (np.where(codes == np.arange(groups)[:, None], 0.0, pairs.FAR).astype(dtype) for _ in range(2))
         up[:, hi == 0.0], low[:, lo == 0.0] = pairs.FAR, pairs.FAR
@@ -233,3 +233,21 @@ def test_solve_pairs__of_any_length_ends_at_the_minimum(n):
     assert ((lo <= beta) & (beta <= hi)).all()
     assert score[beta < hi].max() - score[beta > lo].min() <= 1e-6 + 1e-9
     np.testing.assert_allclose(s, score, atol=1e-9)
+
+
+@pytest.mark.parametrize("q", [60, pairs.SHORT + 40, pairs.NEAR + 40])
+def test_solve_pairs__of_whole_numbers_takes_the_steps_of_the_numbers_that_they_are(q):
+    """With a unit that float32 multiplies by without rounding; a shift of K is left out."""
+    rng, unit = np.random.default_rng(q), 2.0**-16
+    X = rng.normal(size=(q, 3))
+    K = np.rint(np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)) * 65535)
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=q) > 0, 1.0, -1.0)
+    bounds, codes = (np.minimum(2.0 * y, 0.0), np.maximum(2.0 * y, 0.0)), (np.arange(q) % 2).astype(np.int8)
+    found = []
+    for matrix, more in ((unit * K, ()), (K, (unit,))):
+        s, beta = y.astype(np.float32), np.zeros(q)
+        square = matrix.astype(np.uint16 if more else np.float32)
+        told = solve_pairs(square, np.zeros(q), s, beta, *bounds, codes, 2, 1e-3, 10**6, *more)
+        found.append((*told, beta.tobytes(), s.tobytes()))
+    assert found[0] == found[1]
+    assert found[0][0] > 30

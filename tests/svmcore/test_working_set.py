@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from svmcore import ResidentGram
+from svmcore import RBF, ComputedColumns, ResidentGram, Status
 from svmcore.shards.state import ShardedState
 from svmcore.solvers import smo, working_set
 from svmcore.solvers.smo import SMO
 from svmcore.solvers.working_set import WorkingSet
-from svmcore.squares import Squares, give_back, squares
+from svmcore.sources import resident_gram
+from svmcore.squares import Squares, coarse_unit, give_back, squares
 from svmcore.state import MemoryState
 from svmcore.tasks import classification
 
@@ -172,6 +173,79 @@ def test_smo__a_set_grows_until_it_holds_the_free_variables(bias, monkeypatch):
     assert max(sizes) >= free > 4
     assert roomy.status == grown.status == "converged"
     assert grown.certificate.dual == pytest.approx(roomy.certificate.dual, rel=1e-9)
+
+
+# ---- squares of 16 bits
+def of_values(n=90, **more):
+    """A program on float32 values of RBF, and the same values in whole numbers of its unit."""
+    X = np.random.default_rng(4).normal(size=(n, 3))
+    rows = ComputedColumns(RBF(0.5), RBF(0.5).prepare(X, None, np.float32))
+    qp = classification(resident_gram(rows), np.where(np.arange(n) % 2 == 0, 1.0, -1.0), C=2.0, **more)
+    return qp, np.rint(qp.source.matrix.astype(np.float64) * 65535)
+
+
+@pytest.mark.usefixtures("no_squares")
+def test_working_set__of_a_large_program_is_in_units_until_it_is_refined(monkeypatch):
+    """Gathered, or copied from the last square in units."""
+    monkeypatch.setattr(working_set, "ROOM", 16)
+    (qp, units), rng = of_values(), np.random.default_rng(1)
+    for _ in range(2):
+        working = WorkingSet(MemoryState(qp, np.zeros(qp.m)), qp, 40)
+        for count, room in ((5, 16), (9, 16), (12, 26), (6, 32), (9, 32)):  # grows, then others leave
+            working.makes_room(int(room / working_set.SPARE) + 1)
+            working.admit(rng.permutation(np.flatnonzero(working.outside))[:count])
+            members, q = working.members, len(working.members)
+            square = working.square[:q, :q]
+            assert square.dtype == np.uint16
+            assert np.abs(square - units[np.ix_(members, members)]).max() <= 1
+            np.testing.assert_array_equal(square, square.T)
+        working.release()
+        unit = working.state.unit
+        assert unit == pytest.approx(1.0 / 65535)
+        assert squares().known(qp.source, qp.shift, unit).square is working.square
+        assert squares().known(qp.source, qp.shift) is None
+    working.refine()
+    for count in (3, 8):
+        q, members = len(working.members), working.members
+        np.testing.assert_array_equal(working.square[:q, :q], qp.source.matrix[np.ix_(members, members)])
+        working.makes_room(q)
+        working.admit(np.flatnonzero(working.outside)[:count])
+    assert working.square.dtype == np.float32
+    moves = np.arange(qp.m) < 64
+    few = dataclasses.replace(qp, lo=np.where(moves, qp.lo, 0.0), hi=np.where(moves, qp.hi, 0.0))
+    assert WorkingSet(MemoryState(few, np.zeros(qp.m)), few, 40).square.dtype == np.float32
+
+
+def test_unit__is_of_programs_whose_steps_are_of_pairs_on_a_definite_k_that_is_nowhere_below_0():
+    qp, _ = of_values()
+    assert coarse_unit(qp) == pytest.approx(1.0 / 65535)
+    hard = dataclasses.replace(qp, lo=np.where(qp.p < 0, -np.inf, 0.0), hi=np.where(qp.p > 0, np.inf, 0.0))
+    bare = dataclasses.replace(qp, source=ResidentGram(qp.source.matrix))
+    fine = dataclasses.replace(qp, source=ResidentGram(qp.source.matrix.astype(np.float64), qp.source.rows))
+    others = hard, bare, fine, of_values(bias="none")[0], of_values(bias="penalised")[0]
+    assert [coarse_unit(other) for other in others] == [None] * 5
+
+
+@pytest.mark.usefixtures("no_squares")
+@pytest.mark.parametrize(("C", "tol", "refined"), [(1.0, 1e-3, False), (1e4, 1e-5, True)])
+def test_smo__on_squares_of_16_bits_finds_the_optimum_and_leaves_them_where_they_do_not_tell(
+    monkeypatch, C, tol, refined
+):
+    """The primal of one solution is never below the dual of the other."""
+    rng, units, refine = np.random.default_rng(6), [], WorkingSet.refine
+    X = rng.normal(size=(1500, 4))
+    y = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=1500) > 0, 1.0, -1.0)
+    source = resident_gram(ComputedColumns(RBF(0.5), RBF(0.5).prepare(X, None, np.float32)))
+    monkeypatch.setattr(working_set, "ROOM", 128)
+    monkeypatch.setattr(WorkingSet, "refine", lambda self: (units.append(self.state.unit), refine(self)))
+    coarse = SMO(tol=tol).solve(classification(source, y, C=C))
+    assert any(units) == refined
+    monkeypatch.setattr(working_set, "coarse_unit", lambda qp: None)
+    fine = SMO(tol=tol).solve(classification(source, y, C=C))
+    assert [each.status for each in (coarse, fine)] == [Status.CONVERGED] * 2
+    assert coarse.certificate.kkt_gap <= 1.05 * tol
+    assert coarse.certificate.dual <= fine.certificate.primal * (1 + 1e-12)
+    assert fine.certificate.dual <= coarse.certificate.primal * (1 + 1e-12)
 
 
 # ---- likely variables

@@ -11,9 +11,10 @@ from svmcore.runtime.compiled import njit
 from svmcore.runtime.prefetch import ask_for
 from svmcore.runtime.threads import split_range
 
-__all__ = ["gather_each", "gather_square"]
+__all__ = ["MOST", "gather_each", "gather_square"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
+MOST = 65535  # units that 16 bits hold
 
 
 def gather_square(
@@ -24,12 +25,17 @@ def gather_square(
     at: Floats | None = None,
     to: Floats | None = None,
     shift: float = 0.0,
+    unit: float | None = None,
 ) -> None:
-    """out[at[r], to[c]] = matrix[rows[r], columns[c]] + shift in the type of `out`; without `at` or `to` one by one."""
+    """out[at[r], to[c]] = matrix[rows[r], columns[c]] + shift in the type of `out`; without `at` or `to` one by one.
+
+    With a `unit`, of entries that are not below 0, the nearest whole number of units, in 16 bits.
+    """
     at = np.arange(len(rows)) if at is None else at
     to = np.arange(len(columns)) if to is None else to
-    of, least = (columns, out.dtype.type(shift)), ENTRIES // max(1, len(columns))
-    split_range(len(rows), lambda lo, hi: _gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
+    gather, least = (_gather if unit is None else _gather_rounded), ENTRIES // max(1, len(columns))
+    of = columns, out.dtype.type(shift) if unit is None else np.float32(1.0 / unit)
+    split_range(len(rows), lambda lo, hi: gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
 
 
 @njit
@@ -40,6 +46,19 @@ def _gather(matrix, rows, columns, shift, at, to, out):  # type: ignore[no-untyp
         following = matrix[rows[min(r + 1, len(rows) - 1)]].ctypes.data
         for c in range(len(columns)):
             target[to[c]] = source[columns[c]] + shift
+            ask_for(following + size * columns[c])
+
+
+@njit
+def _gather_rounded(matrix, rows, columns, per_unit, at, to, out):  # type: ignore[no-untyped-def]
+    """As `_gather`; the largest entry has rounding of its own, and is no more than the largest whole number."""
+    size = matrix.itemsize
+    for r in range(len(rows)):
+        source, target = matrix[rows[r]], out[at[r]]
+        following = matrix[rows[min(r + 1, len(rows) - 1)]].ctypes.data
+        for c in range(len(columns)):
+            units = np.int32(source[columns[c]] * per_unit + np.float32(0.5))
+            target[to[c]] = np.uint16(min(units, np.int32(MOST)))
             ask_for(following + size * columns[c])
 
 

@@ -75,7 +75,7 @@ def _step_and_extremes(s, t, K, i, j, g, up_penalty, low_penalty):  # type: igno
         _ask_ahead(K, j, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
             c = first + np.uintp(b)
-            x = s[c] - t * (K[i, c] - K[j, c])
+            x = s[c] - t * (type(t)(K[i, c]) - type(t)(K[j, c]))
             s[c] = x
             largest = max(largest, _key32(x - up_penalty[g, c]))
             smallest = min(smallest, _key32(x + low_penalty[g, c]))
@@ -95,28 +95,31 @@ def _first(s, sign, penalty, g, start, key):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _gain_key(s_i, eta_i, s_t, penalty, eta_t, K_it):  # type: ignore[no-untyped-def]
+def _gain_key(s_i, eta_i, s_t, penalty, eta_t, K_it, twice):  # type: ignore[no-untyped-def]
     """Bits of (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it): 0 where t is not behind i, in the order of the gains above."""
     kind = type(s_i)
     gap = max(s_i - s_t - penalty, kind(0))
-    return np.float32(gap * gap / max(eta_i + eta_t - kind(2) * K_it, kind(TAU))).view(np.int32)
+    return np.float32(gap * gap / max(eta_i + eta_t - twice * kind(K_it), kind(TAU))).view(np.int32)
 
 
 @njit(inside=True)
-def _best_gain(K, i, s, diagonal, g, low_penalty):  # type: ignore[no-untyped-def]
-    """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low."""
+def _best_gain(K, i, s, diagonal, g, low_penalty, twice):  # type: ignore[no-untyped-def]
+    """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low.
+
+    `twice` is the 2 before an entry of K, in its unit.
+    """
     top, winner, s_i, eta_i = np.int32(-1), 0, s[i], diagonal[i]
     for start in range(0, len(s), BLOCK):
         largest, first = np.int32(0), np.uintp(start)
         _ask_ahead(K, i, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
             c = first + np.uintp(b)
-            largest = max(largest, _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c]))
+            largest = max(largest, _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c], twice))
         winner, top = start if largest > top else winner, max(top, largest)
     first, found = np.uintp(winner), NOWHERE
     for b in range(min(BLOCK, len(s) - winner)):
         c = first + np.uintp(b)
-        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c])
+        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c], twice)
         found = min(found, np.int32(b) if key == top else NOWHERE)
     return winner + found % BLOCK  # of scores that are no numbers none matches
 
@@ -216,13 +219,13 @@ def _move(i, j, K_ij, own, ridge, s, beta, lo, hi, factor):  # type: ignore[no-u
 
 
 @njit(makes_arrays=True)
-def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # type: ignore[no-untyped-def]
+def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=1.0):  # type: ignore[no-untyped-def]
     """SMO on one working set whose groups keep their sums; changes `s` (type of K) and `beta` (float64).
 
-    `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square. `codes` (q,) are
-    groups 0 ... n_groups - 1. A step in a long set is `FURTHER` times the best one of its pair. Mangasarian, Musicant
-    (1999), Successive overrelaxation for support vector machines, IEEE Transactions on Neural Networks 10, do so with
-    single variables.
+    `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square. It may be of whole
+    numbers of a `unit`, with `s` of float32: see `svmcore.squares`. `codes` (q,) are groups 0 ... n_groups - 1. A step
+    in a long set is `FURTHER` times the best one of its pair. Mangasarian, Musicant (1999), Successive overrelaxation
+    for support vector machines, IEEE Transactions on Neural Networks 10, do so with single variables.
 
     Returns
     -------
@@ -234,26 +237,27 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter):  # t
     up_penalty, low_penalty = np.full((n_groups, q), kind(FAR)), np.full((n_groups, q), kind(FAR))
     diagonal, own = np.empty_like(s), np.empty(q)
     for t in range(q):
-        diagonal[t], own[t] = K[t, t] + ridge[t], K[t, t]
+        own[t] = unit * K[t, t]
+        diagonal[t] = own[t] + ridge[t]
         _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
     if q <= SHORT:
-        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, FURTHER)
+        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit, FURTHER)
 
 
 @njit
-def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, factor):  # type: ignore[no-untyped-def]
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit, factor):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`, block by block."""
     kind, n_iter = s.dtype.type, 0
     g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty)
     while gap > tol and n_iter < max_iter:
-        j = _best_gain(K, i, s, diagonal, g, low_penalty)
-        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi, factor)
+        j = _best_gain(K, i, s, diagonal, g, low_penalty, kind(2.0 * unit))
+        step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        g, i, gap = _step_and_worst(s, kind(step), K, i, j, up_penalty, low_penalty)
+        g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
@@ -265,7 +269,7 @@ def _step_and_pair(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[n
     """S -= t (K_i - K_j); in group g the first of the largest s that may grow, of the smallest that may shrink."""
     top, bottom = np.int64(-0x7FFFFFFFFFFFFFFF), np.int64(0x7FFFFFFFFFFFFFFF)
     for c in range(len(s)):
-        x = s[c] - t * (K[i, c] - K[j, c])
+        x = s[c] - t * (type(t)(K[i, c]) - type(t)(K[j, c]))
         s[c] = x
         top = max(top, (np.int64(_key32(x - up_penalty[g, c])) << np.int64(32)) | np.int64(LAST - c))
         bottom = min(bottom, (np.int64(_key32(x + low_penalty[g, c])) << np.int64(32)) | np.int64(c))
@@ -273,11 +277,11 @@ def _step_and_pair(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[n
 
 
 @njit(inside=True)
-def _best_partner(K, i, s, diagonal, g, low_penalty):  # type: ignore[no-untyped-def]
+def _best_partner(K, i, s, diagonal, g, low_penalty, twice):  # type: ignore[no-untyped-def]
     """As `_best_gain`."""
     top, s_i, eta_i = np.int64(-1), s[i], diagonal[i]
     for c in range(len(s)):
-        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c])
+        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c], twice)
         top = max(top, (np.int64(key) << np.int64(32)) | np.int64(LAST - c))
     return LAST - (top & LAST)
 
@@ -295,18 +299,18 @@ def _step_and_worst_pair(s, t, K, i, j, up_penalty, low_penalty):  # type: ignor
 
 
 @njit
-def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter):  # type: ignore[no-untyped-def]
+def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`."""
     kind, n_iter = s.dtype.type, 0
     g, i, gap = _step_and_worst_pair(s, kind(0), K, 0, 0, up_penalty, low_penalty)
     while gap > tol and n_iter < max_iter:
-        j = _best_partner(K, i, s, diagonal, g, low_penalty)
-        step = _move(i, j, K[i, j], own, ridge, s, beta, lo, hi, 1.0)
+        j = _best_partner(K, i, s, diagonal, g, low_penalty, kind(2.0 * unit))
+        step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, 1.0)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        g, i, gap = _step_and_worst_pair(s, kind(step), K, i, j, up_penalty, low_penalty)
+        g, i, gap = _step_and_worst_pair(s, kind(unit * step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
@@ -329,7 +333,7 @@ def solve_each(squares, ends, p, lo, hi, codes, groups, tol, most, work, beta, s
             if beta[first + r] != 0.0:
                 s -= beta[first + r] * square[r]
         within = beta[first:stop], lo[first:stop], hi[first:stop], codes[first:stop]
-        steps[k] = solve_pairs(square, ridge, s, *within, groups, tol, min(most * q, work // (q + 256)))[0]
+        steps[k] = solve_pairs(square, ridge, s, *within, groups, tol, min(most * q, work // (q + 256)), 1.0)[0]
 
 
 # ---- the textbook's solvers, on all rows of K -----------------------------------------------------------------------
