@@ -3,10 +3,11 @@
 A round adds the worst violators of both ends to the working set, solves the program restricted to it on the contiguous
 square of K with compiled second-order SMO (`svmcore.passes.steps.pairs`), and applies what changed to the scores of all
 rows in one pass. Members stay until their place is needed, free variables longest, so that late rounds solve for all of
-them at once; those far behind their bound are left out of a round, and the square of the others fits a cache. Where
-pairs crawl, an interior point finishes the set directly, and where they end though the program is flat, conjugate
-gradients move all free variables together (`svmcore.passes.steps.free_steps`). The loop talks to the n-vectors only
-through `svmcore.state.WorkingSetState`, so they may live in memory or in shards.
+them at once; those far behind their bound are left out of a round, and the square of the others fits a cache. A large
+square is of 16 bits (`svmcore.squares`); the scores of all rows are not. Where pairs crawl, an interior point finishes
+the set directly, and where they end though the program is flat, conjugate gradients move all free variables together
+(`svmcore.passes.steps.free_steps`). The loop talks to the n-vectors only through `svmcore.state.WorkingSetState`, so
+they may live in memory or in shards.
 """
 
 import dataclasses
