@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from svmcore import RBF, ComputedColumns, ResidentGram, Status
+from svmcore import RBF, ComputedColumns, Monitor, ResidentGram, Status
 from svmcore.shards.state import ShardedState
 from svmcore.solvers import smo, working_set
 from svmcore.solvers.smo import SMO
@@ -224,6 +224,24 @@ def test_unit__is_of_programs_whose_steps_are_of_pairs_on_a_definite_k_that_is_n
     fine = dataclasses.replace(qp, source=ResidentGram(qp.source.matrix.astype(np.float64), qp.source.rows))
     others = hard, bare, fine, of_values(bias="none")[0], of_values(bias="penalised")[0]
     assert [coarse_unit(other) for other in others] == [None] * 5
+
+
+@pytest.mark.usefixtures("no_squares")
+@pytest.mark.parametrize(("target", "stays"), [(1e-2, True), (1e-4, False)])
+def test_rounds__leave_16_bits_where_variables_move_so_far_that_rounding_hides_what_is_aimed_at(
+    monkeypatch, target, stays
+):
+    """Some 30 variables that move by some 2, times a unit, are about 2e-4."""
+    monkeypatch.setattr(working_set, "ROOM", 16)
+    qp, _ = of_values()
+    rounds = smo._Rounds(SMO(), qp, MemoryState(qp, np.zeros(qp.m)), Monitor(), 0)
+    rounds.working.makes_room(40)
+    rounds.working.admit(np.arange(40))
+    part = rounds.state.part(rounds.working.members)
+    steps, _ = rounds._pairs(part, part.score.copy(), None, target)
+    assert steps > 20
+    assert 5.0 < np.linalg.norm(part.beta) < 20.0
+    assert (rounds.state.unit is not None) == stays
 
 
 @pytest.mark.usefixtures("no_squares")
