@@ -233,6 +233,7 @@ def test_rounds__leave_16_bits_where_variables_move_so_far_that_rounding_hides_w
 ):
     """Some 30 variables that move by some 2, times a unit, are about 2e-4."""
     monkeypatch.setattr(working_set, "ROOM", 16)
+    monkeypatch.setattr(smo, "WHOLE", 0)
     qp, _ = of_values()
     rounds = smo._Rounds(SMO(), qp, MemoryState(qp, np.zeros(qp.m)), Monitor(), 0)
     rounds.working.makes_room(40)
