@@ -19,6 +19,7 @@ IRIS = {"source": "sklearn:iris", "test": 0.2, "scale": "standard"}
 PIXELS = {"source": "sklearn:digits", "test": 0.2, "scale": 16, "rows": 400}
 RUNS: dict[str, dict[str, Any]] = {
     "rows of numbers": {"data": IRIS, "kernel": {"name": "rbf", "gamma": "scale"}},
+    "rows of few decimals": {"data": {**IRIS, "scale": "none"}, "kernel": {"name": "rbf", "gamma": "scale"}},
     "rows of bytes": {"data": PIXELS, "kernel": {"name": "rbf", "gamma": "scale"}},
     "linear": {"data": IRIS, "kernel": {"name": "linear"}},
     "polynomial": {"data": IRIS, "kernel": {"name": "polynomial", "degree": 2, "coef0": 1.0, "gamma": "scale"}},
