@@ -32,6 +32,7 @@ from svmcore.train.chains import Handover, restored
 from svmcore.train.doubt import doubt
 
 __all__ = [
+    "COEFFICIENTS",
     "ProblemResult",
     "doubled",
     "find_result",
@@ -106,7 +107,8 @@ class ProblemResult:
 
 KIND = "answer"
 SMALL = 8 << 20  # bytes
-ARRAYS = ("support", "rows", "beta", "residual")
+COEFFICIENTS = ("support", "rows", "beta")
+ARRAYS = (*COEFFICIENTS, "residual")
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -230,9 +232,6 @@ def read_answer(task: ProblemTask, names: Sequence[str] = ARRAYS) -> tuple[Probl
     if record is None:
         raise FileNotFoundError(f"no answer at {task.file}")
     return _result(task.fingerprint, record, arrays), arrays["decision"]
-
-
-COEFFICIENTS = ("support", "rows", "beta")
 
 
 def read_answers(tasks: Sequence[ProblemTask], names: Sequence[str] = COEFFICIENTS) -> tuple[list[ProblemResult], Any]:

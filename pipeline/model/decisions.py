@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.answers.problem import ProblemTask
-from pipeline.answers.result import ProblemResult, read_result, scratch
+from pipeline.answers.result import COEFFICIENTS, ProblemResult, read_answer, scratch
 from pipeline.compute.workers import Workers
 from pipeline.model.assemble import assemble
 from pipeline.rows.dataset import open_dataset
@@ -166,7 +166,7 @@ def _assembled(recipe: Recipe) -> tuple[Any, Model]:
 def _answer(task: ProblemTask) -> ProblemResult:
     """Of a task, without what only the next problem of its chain needs."""
     try:
-        return dataclasses.replace(read_result(task), residual=None)
+        return read_answer(task, COEFFICIENTS)[0]
     except FileNotFoundError:
         raise _unseen(task.file, "does not see") from None
 

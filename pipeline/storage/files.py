@@ -52,7 +52,7 @@ def writing(path: Path, durable: bool = True, swept: bool = True) -> Iterator[Pa
     """
     partial = _draft_of(path)
     if swept:
-        sweep(path.parent, f".{glob.escape(path.name)}{DRAFT}*")
+        sweep_drafts(path.parent, path.name)
     try:
         yield partial
         if durable:
@@ -74,7 +74,7 @@ def create_atomic(path: Path, data: bytes) -> bool:
     """Write `data` to `path` in one step unless there is a file; whether it was written. Of several one succeeds."""
     _make(path.parent, durable=True)
     partial = _draft_of(path)
-    sweep(path.parent, f".{glob.escape(path.name)}{DRAFT}*")
+    sweep_drafts(path.parent, path.name)
     try:
         partial.write_bytes(data)
         flush(partial)
@@ -91,9 +91,9 @@ def _draft_of(path: Path) -> Path:
     return path.with_name(f".{path.name}{DRAFT}{owned_name()}")
 
 
-def sweep_drafts(folder: Path) -> None:
-    """Remove what killed writers of any file in `folder` left."""
-    sweep(folder, f".*{DRAFT}*")
+def sweep_drafts(folder: Path, name: str | None = None) -> None:
+    """Remove what killed writers of the file `name` in `folder` left, or of any file."""
+    sweep(folder, f".{'*' if name is None else glob.escape(name)}{DRAFT}*")
 
 
 def publish_folder(folder: Path, target: Path) -> None:

@@ -59,7 +59,7 @@ class Mirror:
         every = list(dict.fromkeys(names))
         for kind in (DATA, ANSWERS):
             wanted = [name for name in every if name.startswith(f"{kind}/")]
-            last = MANIFEST if kind == DATA else ""
+            last = MANIFEST if kind == DATA else ""  # what appears last of a folder, or a file itself
             here = {name for name in wanted if (self.folder / name / last).is_file()}
             there = self._remote(kind) if wanted else {}
             best = [name if name in there else f"{name}{UNDER_WAY}" for name in wanted if name not in here]

@@ -261,21 +261,25 @@ class _Rounds:
         Returns how many, and whether one had no end.
         """
         some = part if places is None else Part(*(values[places] for values in part))
-        _, beta, lo, hi, ridge, codes = some
-        dtype, before = self._precision(score, target), beta.copy()
+        dtype, before = self._precision(score, target), some.beta.copy()
         K, unit = self._square_of(places, dtype)
         s = (score if places is None else score[places]).astype(dtype)
         most = PREPARE * len(score) if self.crawls else STEPS // (len(s) + 256)
-        limit = min(most, self.solver.steps_left(self.n_iter))
+        steps, unbounded = self._steps(K, unit, s, some, target, min(most, self.solver.steps_left(self.n_iter)))
+        if K.dtype == np.uint16 and ERRORS * unit * float(np.linalg.norm(some.beta - before)) > target:
+            self.working.refine()
+        if places is not None:
+            part.beta[places] = some.beta
+        return steps, unbounded
+
+    def _steps(self, K: Floats, unit: float, s: Floats, part: Part, target: float, limit: int) -> tuple[int, bool]:
+        """At most `limit` compiled steps, of pairs where sums are kept: as `_pairs`."""
+        _, beta, lo, hi, ridge, codes = part
         groups = len(self.qp.groups.sums)
         if groups:
             steps, _, unbounded = solve_pairs(K, ridge, s, beta, lo, hi, codes, groups, target, limit, unit)
-            if K.dtype == np.uint16 and ERRORS * unit * float(np.linalg.norm(beta - before)) > target:
-                self.working.refine()
         else:
             steps, _, unbounded = solve_box(K, ridge, s, beta, lo, hi, target, limit)
-        if places is not None:
-            part.beta[places] = beta
         return steps, unbounded
 
     def _precision(self, score: Floats, target: float) -> DTypeLike:

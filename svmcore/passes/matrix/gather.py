@@ -33,32 +33,23 @@ def gather_square(
     """
     at = np.arange(len(rows)) if at is None else at
     to = np.arange(len(columns)) if to is None else to
-    gather, least = (_gather if unit is None else _gather_rounded), ENTRIES // max(1, len(columns))
-    of = columns, out.dtype.type(shift) if unit is None else np.float32(1.0 / unit)
-    split_range(len(rows), lambda lo, hi: gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
+    amount = out.dtype.type(shift) if unit is None else np.float32(1.0 / unit)
+    of, least = (columns, amount, unit is not None), ENTRIES // max(1, len(columns))
+    split_range(len(rows), lambda lo, hi: _gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
 
 
 @njit
-def _gather(matrix, rows, columns, shift, at, to, out):  # type: ignore[no-untyped-def]
+def _gather(matrix, rows, columns, amount, rounds, at, to, out):  # type: ignore[no-untyped-def]
+    """Entries plus an `amount`; where it `rounds`, entries times it, of which the largest has rounding of its own."""
     size = matrix.itemsize
     for r in range(len(rows)):
         source, target = matrix[rows[r]], out[at[r]]
         following = matrix[rows[min(r + 1, len(rows) - 1)]].ctypes.data
         for c in range(len(columns)):
-            target[to[c]] = source[columns[c]] + shift
-            ask_for(following + size * columns[c])
-
-
-@njit
-def _gather_rounded(matrix, rows, columns, per_unit, at, to, out):  # type: ignore[no-untyped-def]
-    """As `_gather`; the largest entry has rounding of its own, and is no more than the largest whole number."""
-    size = matrix.itemsize
-    for r in range(len(rows)):
-        source, target = matrix[rows[r]], out[at[r]]
-        following = matrix[rows[min(r + 1, len(rows) - 1)]].ctypes.data
-        for c in range(len(columns)):
-            units = np.int32(source[columns[c]] * per_unit + np.float32(0.5))
-            target[to[c]] = np.uint16(min(units, np.int32(MOST)))
+            if rounds:
+                target[to[c]] = min(np.int32(source[columns[c]] * amount + np.float32(0.5)), np.int32(MOST))
+            else:
+                target[to[c]] = source[columns[c]] + amount
             ask_for(following + size * columns[c])
 
 
@@ -70,5 +61,5 @@ def gather_each(matrix, rows, ends, squares):  # type: ignore[no-untyped-def]
         members = rows[ends[k] : ends[k + 1]]
         q = len(members)
         places, square = np.arange(q), squares[at : at + q * q].reshape(q, q)
-        _gather(matrix, members, members, squares.dtype.type(0), places, places, square)
+        _gather(matrix, members, members, squares.dtype.type(0), False, places, places, square)
         at += q * q
