@@ -56,7 +56,7 @@ class _Rows:
 
     def strip(self, start: int, stop: int) -> Any:
         """Rows start ... stop - 1 of K from the diagonal on, through all that a strip goes through."""
-        from pipeline.kernel import strips
+        from pipeline.kernel import checksums, strips
         from svmcore.kernels.base import blocks
 
         left, right = self.P.rows(start, stop), self.P.rows(start, len(self.P))
@@ -64,12 +64,12 @@ class _Rows:
         blocks([self.kernel], left, right, [out], np.empty_like(out))
         strips._finish(out, self.kernel.diagonal_of(left).astype(np.float32))
         strips._transpose(out[:, :LINES], np.empty((LINES, stop - start), np.float32))
-        strips._checksums(out, 0, start, stop)
+        checksums.of_strip(out, 0, start, stop)
         return out
 
     def gram(self) -> Any:
         """K (n, n), read-only as a mapping is."""
-        from pipeline.kernel import strips
+        from pipeline.kernel import checksums
 
         n = len(self.X)
         K = np.empty((n, n), np.float32)
@@ -77,7 +77,7 @@ class _Rows:
             K[start:stop, start:] = self.strip(start, stop)
             K[start:, start:stop] = K[start:stop, start:].T
         K.flags.writeable = False
-        strips._checksums(K, 0, 0, n)
+        checksums.of_rows(K, 0)
         return K
 
 

@@ -14,7 +14,8 @@ import numpy as np
 from pipeline.compute.workers import Workers
 from pipeline.config.schema import Experiment
 from pipeline.kernel.choose import KernelPlan
-from pipeline.kernel.strips import overflow, worker_points, worker_rows
+from pipeline.kernel.strips import overflow
+from pipeline.kernel.worker_points import worker_points, worker_rows
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats

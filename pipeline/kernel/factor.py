@@ -20,7 +20,8 @@ from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kernel.folder import VALUES, check_shared, create, mark, marker, opened, publish, pwrite
 from pipeline.kernel.gram import Gram, gram_folder
-from pipeline.kernel.strips import overflow, worker_rows
+from pipeline.kernel.strips import overflow
+from pipeline.kernel.worker_points import worker_rows
 from pipeline.storage.cache import claim, in_turn
 from pipeline.storage.files import sha256_of_json, write_atomic
 from svmcore.approximation import Approximation, FeatureMap

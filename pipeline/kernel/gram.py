@@ -5,8 +5,9 @@
                           zarr.json      makes it an array
                           manifest.json  written last: n, dtype, kernel, fingerprint of the rows, all strips
 
-Each symmetric pair is computed once. The strips depend on n and the type alone, so any workers, a resume after a crash
-and a second run at the same time write the same bytes. Several kernels of one dataset share their inner products.
+Each symmetric pair is computed once, or twice where that costs less than to write its mirror image in its place. The
+strips depend on the rows, the kernel and the type alone, so any workers, a resume after a crash and a second run at the
+same time write the same bytes. Several kernels of one dataset share their inner products.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from pipeline.compute.progress import Progress, silent
 from pipeline.compute.workers import VERSION, Workers
 from pipeline.kernel.folder import create, marker, opened, publish
 from pipeline.kernel.sample import SampleTask, differing_strips
-from pipeline.kernel.strips import StripTask, compute_strip, partition, unmap
+from pipeline.kernel.strips import StripTask, compute_strip, in_whole_rows, partition, unmap
 from pipeline.storage.cache import claim, in_turn
 from pipeline.storage.files import sha256_of_json
 from svmcore.errors import InputError, SVMError
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 KIND = "kernel matrix"
-FORMAT = 5  # of the folder, and of everything that decides the bytes of K: raise it when they change
+FORMAT = 6  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
 
 class WrongKernel(SVMError):
@@ -190,8 +191,8 @@ def _repaired(tasks: Sequence[StripTask], workers: Workers) -> Any:
 def _differing(task: StripTask, workers: Workers) -> list[tuple[int, ...]]:
     """Strips of each kernel whose sampled values differ from the rows."""
     samples = [
-        SampleTask(task.dataset, task.n, task.dtype, kernel, folder)
-        for kernel, folder in zip(task.kernels, task.folders, strict=True)
+        SampleTask(task.dataset, task.n, task.dtype, *of_kernel)
+        for of_kernel in zip(task.kernels, task.folders, task.whole, strict=True)
     ]
     found = dict(workers.map(differing_strips, samples))
     return [found[k] for k in range(len(samples))]
@@ -212,9 +213,9 @@ def _computable(kernel: Kernel) -> Kernel:
 
 def _tasks(dataset: Any, kernels: Sequence[Kernel], dtype: np.dtype, folders: Sequence[Path]) -> list[StripTask]:
     """One task per strip, the longest first."""
-    paths = tuple(map(str, folders))
+    paths, whole = tuple(map(str, folders)), tuple(in_whole_rows(dataset, kernel, dtype) for kernel in kernels)
     n = int(dataset.n_merged)
     return [
-        StripTask(str(dataset.path), n, dtype.name, tuple(kernels), paths, index)
+        StripTask(str(dataset.path), n, dtype.name, tuple(kernels), paths, whole, index)
         for index in range(len(partition(n, dtype)))
     ]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.kernel.strips import partition, worker_points, worker_rows
+from pipeline.kernel.strips import partition
+from pipeline.kernel.worker_points import strip_points, worker_rows
 from svmcore.kernels import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.points import Floats
@@ -29,6 +30,7 @@ class SampleTask:
     dtype: str
     kernel: Kernel
     folder: str
+    whole: bool
 
 
 def differing_strips(task: SampleTask) -> tuple[int, ...]:
@@ -41,7 +43,8 @@ def differing_strips(task: SampleTask) -> tuple[int, ...]:
     values, allowed = _from_rows(task, rows)
     with np.errstate(invalid="ignore"):
         wrong = ~(np.abs(K[np.ix_(rows, rows)] - values) <= allowed)
-    first = rows[np.minimum(*np.nonzero(wrong))]  # the strip of the smaller row holds the value and its mirror image
+    i, j = np.nonzero(wrong)
+    first = rows[i if task.whole else np.minimum(i, j)]  # that strip holds the value, and its mirror image
     starts = [start for start, _ in partition(task.n, task.dtype)]
     return tuple(np.unique(np.searchsorted(starts, first, "right") - 1).tolist())
 
@@ -60,7 +63,7 @@ def sampled_rows(n: int, dtype: str) -> Floats:
 
 def _from_rows(task: SampleTask, rows: Floats) -> tuple[Floats, Floats]:
     """Values (m, m) of the rows in float64, and how far a served one may be from each: both roundings."""
-    points = worker_points(task.dataset, task.dtype, task.kernel)
+    points = strip_points(task.dataset, task.dtype, task.kernel, task.whole)
     exact = ExactKernel(task.kernel, functools.partial(worker_rows, task.dataset), like=points)
     chosen = exact.prepared(rows)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,32 +1,36 @@
-r"""One strip of K on a worker: rows I against rows I and beyond, written with its transpose, and its checksum.
+"""One strip of K on a worker, and its checksum.
 
-.. math::  s(A) = \sum_{ij} w_i w_j \, bits(A_{ij}) \bmod 2^{64}, \qquad w \text{ odd}
+A strip is rows I against rows I and beyond, written with its transpose. Where a value costs less than to write it a
+second time, it is rows I against all rows (`in_whole_rows`): then K is symmetric because its values are, to the last
+bit.
 
-The checksum is bilinear, so that a block and its transpose, written elsewhere in the file, have the same one. It is
-what makes a strip finished: values are never taken for finished because they are there. Nothing waits for the disk
-(a strip costs 30 ms, its fsync more); after a power cut a strip that did not reach it fails its checksum and is
-computed again. This file knows no scheduler.
+A checksum is what makes a strip finished: values are never taken for finished because they are there. Nothing waits for
+the disk (a strip costs 30 ms, its fsync more); after a power cut a strip that did not reach it fails its checksum and
+is computed again. This file knows no scheduler.
 """
 
+import contextlib
 import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from pipeline.kernel.checksums import of_mirror, of_rows, of_strip
 from pipeline.kernel.folder import VALUES, check_shared, mark, marker, pwrite
+from pipeline.kernel.worker_points import strip_points
 from svmcore.errors import InputError
 from svmcore.kernels import Kernel
 from svmcore.kernels.base import InnerProductKernel, blocks
 from svmcore.points import Floats, Points
 from svmcore.runtime.compiled import njit
 
-__all__ = ["StripTask", "compute_strip", "overflow", "partition", "unmap", "worker_points", "worker_rows"]
+__all__ = ["StripTask", "compute_strip", "in_whole_rows", "overflow", "partition", "unmap"]
 
 # Measured on MNIST (784 columns, float32), seconds of CPU of one K of n = 10,000 in strips of 1024 / 1280 / 2048 rows:
 # 0.66 / 0.64 / 0.60, half of it writes of the transposed part's lines, which cost 4 microseconds each whatever their
@@ -38,6 +42,11 @@ STRIP_BYTES = 96 << 20  # beyond it strips get flatter, down to 64 rows
 SHARED = 8  # kernels whose blocks a worker holds at once
 TILE = 16
 LINES = 64  # of a transpose at a time, at most 512 kB
+# K of MNIST's 10,000 rows on two workers, twice the products of bytes: 0.51 s in strips with their transpose, 0.36 s in
+# whole rows; of three gammas 1.5 and 1.1 s, and problems on K are solved 3 % faster, whose pages are larger.
+FEATURES = 1024  # bytes of a row up to which that pays
+RUN_BYTES = 640 << 10  # of whole rows at a time: a longer write keeps the file from other workers, and asks for pages
+# larger than are at hand (of one row at a time 0.61 s, of 2 MB 0.58, of 6 MB 0.89)
 
 
 def partition(n: int, dtype: DTypeLike) -> list[tuple[int, int]]:
@@ -63,8 +72,8 @@ class StripTask:
     ----------
     dataset
         Path that `pipeline.rows.dataset.open_dataset` takes.
-    kernels, folders
-        With numbers for their parameters, and the folder that each one's values go to.
+    kernels, folders, whole
+        With numbers for their parameters, the folder that each one's values go to, and whether in whole rows.
     """
 
     dataset: str
@@ -72,82 +81,82 @@ class StripTask:
     dtype: str
     kernels: tuple[Kernel, ...]
     folders: tuple[str, ...]
+    whole: tuple[bool, ...]
     index: int
+
+
+def in_whole_rows(dataset: Any, kernel: Kernel, dtype: DTypeLike) -> bool:
+    """Whether strips are whole rows: few features on bytes, and a kernel that is symmetric to the last bit there.
+
+    It depends on the rows and the kernel alone, so all workers and all runs that share a K agree.
+    """
+    exact = dataset.step is not None and np.dtype(dtype) == np.float32
+    return bool(exact and dataset.n_features <= FEATURES and kernel.mirrors_on_lattice)
 
 
 def compute_strip(task: StripTask) -> tuple[bool, ...]:
     """Make strip `task.index` of each kernel finished; True where it was already, and intact."""
     check_shared(task.folders)
     start, stop = partition(task.n, task.dtype)[task.index]
-    reused = tuple(_is_intact(task, folder, start, stop) for folder in task.folders)
+    reused = tuple(_is_intact(task, k, start, stop) for k in range(len(task.kernels)))
     missing = [k for k, intact in enumerate(reused) if not intact]
-    for alike in _on_equal_rows(task, missing):
+    for alike in _on_equal_blocks(task, missing):
         for first in range(0, len(alike), SHARED):
             _compute(task, alike[first : first + SHARED], start, stop)
     return reused
 
 
 # ---- computing
-def _on_equal_rows(task: StripTask, which: Sequence[int]) -> list[list[int]]:
+def _on_equal_blocks(task: StripTask, which: Sequence[int]) -> list[list[int]]:
     """Kernels of the inner product take the same rows; any other has its own way to prepare them."""
-    shared = [k for k in which if isinstance(task.kernels[k], InnerProductKernel)]
-    return [alike for alike in (shared, *([k] for k in which if k not in shared)) if alike]
+    found: dict[Any, list[int]] = {}
+    for k in which:
+        shared = isinstance(task.kernels[k], InnerProductKernel)
+        found.setdefault(task.whole[k] if shared else f"kernel {k}", []).append(k)
+    return list(found.values())
 
 
 def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> None:
     """Compute, write and mark the strip of the kernels `which`, from one set of inner products."""
-    shape = (stop - start, task.n - start)
+    whole, kernels = task.whole[which[0]], [task.kernels[k] for k in which]
+    left = 0 if whole else start
     # values are made in private memory and copied when final: a second writer of the same strip (a task that Dask
     # took for lost, another run) then only ever writes the same bytes again
-    scratch, *outs = _buffers(len(which) + 1, shape, np.dtype(task.dtype))
-    kernels = [task.kernels[k] for k in which]
-    points = worker_points(task.dataset, task.dtype, kernels[0])
-    P, Q = points.rows(start, stop), points.rows(start, task.n)
+    scratch, *outs = _buffers(len(which) + 1, (stop - start, task.n - left), np.dtype(task.dtype))
+    points = strip_points(task.dataset, task.dtype, kernels[0], whole)
+    P, Q = points.rows(start, stop), points.rows(left, task.n)
     with np.errstate(over="ignore", invalid="ignore"):  # counted below
         blocks(kernels, P, Q, outs, scratch)
-        diagonals = [kernel.diagonal_of(P).astype(task.dtype) for kernel in kernels]
-    made = list(zip(which, kernels, outs, diagonals, strict=True))
+    made = list(zip(which, outs, strict=True))
     first = task.index % len(made)  # two workers seldom write to one file at a time: it would serve one
-    for k, kernel, out, diagonal in made[first:] + made[:first]:
-        if _finish(out, diagonal):
-            raise overflow(kernel, task.dtype)
-        _write_strip(task, task.folders[k], start, out)
-        mark(marker(task.folders[k], task.index), _checksums(out, 0, start, stop))
+    for k, out in made[first:] + made[:first]:
+        text = _put_rows(task.folders[k], start, out) if whole else _put_strip(task, k, P, out)
+        mark(marker(task.folders[k], task.index), text)
+
+
+def _put_rows(folder: str, start: int, rows: Floats) -> str:
+    """Write whole rows; the text of their marker. No value is infinite where a kernel mirrors."""
+    count = max(1, RUN_BYTES // rows[0].nbytes)
+    with _opened(folder) as file:
+        for i in range(0, len(rows), count):
+            pwrite(file, rows[i : i + count], (start + i) * rows[0].nbytes)
+    return of_rows(rows, start)
+
+
+def _put_strip(task: StripTask, k: int, P: Points, strip: Floats) -> str:
+    """Finish a strip of rows `P`, write it and its transpose; the text of its marker."""
+    start, kernel = task.n - strip.shape[1], task.kernels[k]
+    with np.errstate(over="ignore", invalid="ignore"):
+        diagonal = kernel.diagonal_of(P).astype(task.dtype)
+    if _finish(strip, diagonal):
+        raise overflow(kernel, task.dtype)
+    _write_strip(task.folders[k], task.n, strip)
+    return of_strip(strip, 0, start, start + len(strip))
 
 
 def overflow(kernel: Kernel, dtype: str) -> InputError:
     """Return the error of a kernel whose values are not all finite."""
     return InputError(f"kernel {kernel.name} overflows {dtype}; scale the data or lower its degree, gamma or coef0")
-
-
-def worker_points(dataset: str, dtype: str, kernel: Kernel) -> Points:
-    """Rows of a dataset as a kernel takes them, prepared once per process."""
-    return _points(dataset, dtype, None if isinstance(kernel, InnerProductKernel) else kernel)
-
-
-@functools.lru_cache(maxsize=2)
-def _points(dataset: str, dtype: str, kernel: Kernel | None) -> Points:
-    if kernel is not None:
-        return kernel.prepare_gram(worker_rows(dataset), dtype)
-    found = _on_bytes(dataset) if np.dtype(dtype) == np.float32 else None
-    return Points.for_gram(worker_rows(dataset), dtype) if found is None else found
-
-
-def _on_bytes(dataset: str) -> Points | None:
-    """Rows that are stored as bytes, which are never made floats here."""
-    from pipeline.rows.dataset import dataset_at
-
-    found = dataset_at(dataset)
-    rows = found.bytes()
-    return None if rows is None or found.step is None else Points.of_bytes(rows, found.step)
-
-
-@functools.lru_cache(maxsize=2)
-def worker_rows(dataset: str) -> Any:
-    """Merged training rows of a dataset as they are stored, read once per process."""
-    from pipeline.rows.dataset import dataset_at
-
-    return dataset_at(dataset).X()
 
 
 _thread = threading.local()
@@ -178,21 +187,28 @@ def _finish(block, diagonal):  # type: ignore[no-untyped-def]
 
 
 # ---- writing
-def _write_strip(task: StripTask, folder: str, start: int, block: Floats) -> None:
-    """Write a strip and its transpose, a few lines at a time: they are still in cache when they are written."""
-    h, width = len(block), block.itemsize
-    lines = np.empty((LINES, h), block.dtype)
-    file = os.open(Path(folder) / VALUES, os.O_WRONLY)
-    try:
-        for i, row in enumerate(block):
-            pwrite(file, row, ((start + i) * task.n + start) * width)
-        for first in range(h, block.shape[1], LINES):
-            part = block[:, first : first + LINES]
+def _write_strip(folder: str, n: int, strip: Floats) -> None:
+    """Write a strip of K (n, n) and its transpose, a few lines at a time: they are still in cache when written."""
+    h, width, start = len(strip), strip.itemsize, n - strip.shape[1]
+    lines = np.empty((LINES, h), strip.dtype)
+    with _opened(folder) as file:
+        for i, row in enumerate(strip, start=start):
+            pwrite(file, row, (i * n + start) * width)
+        for first in range(h, strip.shape[1], LINES):
+            part = strip[:, first : first + LINES]
             _transpose(part, lines)
             for j, line in enumerate(lines[: part.shape[1]], start=start + first):
-                pwrite(file, line, (j * task.n + start) * width)
+                pwrite(file, line, (j * n + start) * width)
+
+
+@contextlib.contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """The file of a K, to be written to; a reader on another host sees the bytes once it is closed."""
+    file = os.open(Path(folder) / VALUES, os.O_WRONLY)
+    try:
+        yield file
     finally:
-        os.close(file)  # close-to-open consistency: a reader on another host sees the bytes from here on
+        os.close(file)
 
 
 @njit
@@ -227,60 +243,21 @@ def unmap() -> None:
 
 
 # ---- what is finished
-def _is_intact(task: StripTask, folder: str, start: int, stop: int) -> bool:
-    """Whether the strip is marked and its bytes, in both places, are those that were marked; unmarked if not."""
-    path = marker(folder, task.index)
+def _is_intact(task: StripTask, k: int, start: int, stop: int) -> bool:
+    """Whether the strip of a kernel is marked, and its bytes, wherever they are, are those; unmarked if not."""
+    path = marker(task.folders[k], task.index)
     try:
         marked = path.read_text()
     except FileNotFoundError:
         return False
-    K = _mapped(folder, task.n, task.dtype)
-    w = _weights(task.n)
-    found = _checksums(K[start:stop], start, start, stop)
-    mirrored = _hex(_checksum(_bits(K[stop:]), start, w[stop:], w[start:stop]))
-    if marked == found and found.split()[1] == mirrored:
+    K = _mapped(task.folders[k], task.n, task.dtype)
+    if marked == (of_rows(K[start:stop], start) if task.whole[k] else _of_both(K, start, stop)):
         return True
     path.unlink(missing_ok=True)
     return False
 
 
-def _checksums(rows: Floats, first: int, start: int, stop: int) -> str:
-    """Text of a marker: the checksum of the strip, and of its part right of the diagonal square.
-
-    The strip begins at column `first` of `rows`.
-    """
-    w = _weights(start + rows.shape[1] - first)
-    bits, w_rows = _bits(rows), w[start:stop]
-    square = int(_checksum(bits, first, w_rows, w_rows))
-    beyond = int(_checksum(bits, first + stop - start, w_rows, w[stop:]))
-    return f"{_hex((square + beyond) % 2**64)} {_hex(beyond)}\n"
-
-
-def _hex(value: int) -> str:
-    return f"{int(value):016x}"
-
-
-def _bits(block: Floats) -> Any:
-    return block.view(np.uint32 if block.itemsize == 4 else np.uint64)
-
-
-@functools.lru_cache(maxsize=4)
-def _weights(n: int) -> Any:
-    """Odd weights (n,) from splitmix64 of the index: a change of one value always changes the sum."""
-    z = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))) | np.uint64(1)
-
-
-@njit
-def _checksum(bits, first, row_weights, column_weights):  # type: ignore[no-untyped-def]
-    """sum_ij w_i w_j bits_ij modulo 2^64 over the columns from `first` on; `bits` is contiguous, for vector loads."""
-    total = np.uint64(0)
-    for i in range(bits.shape[0]):
-        row = bits[i, first : first + len(column_weights)]
-        part = np.uint64(0)
-        for j in range(len(row)):
-            part += np.uint64(row[j]) * column_weights[j]
-        total += part * row_weights[i]
-    return total
+def _of_both(K: Floats, start: int, stop: int) -> str | None:
+    """Text of the marker of a strip in K whose transpose is there too."""
+    text = of_strip(K[start:stop], start, start, stop)
+    return text if text.split()[1] == of_mirror(K[stop:], start, stop) else None

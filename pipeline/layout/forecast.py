@@ -17,6 +17,7 @@ from pipeline.answers.result import seems_answered
 from pipeline.config.quantities import size
 from pipeline.config.schema import Experiment
 from pipeline.kernel.choose import holds_all
+from pipeline.kernel.strips import in_whole_rows
 from pipeline.layout.needs import check_fits, needed_bytes
 from pipeline.layout.parts import Part, bundles, whole
 from pipeline.layout.probe import PROBLEM, Sample, block_seconds, exact_seconds, seconds_of
@@ -34,7 +35,8 @@ PROCESS_SECONDS = {"inline": 0.2}  # to have workers; local ones start as proces
 REPORT_SECONDS = 0.7  # to draw and publish the report
 PLANS = ("resident", "columns", "shards")
 STAGES = ("start", "kernel", "solve", "score")
-STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed
+STREAMED, FILED = 1.6, 1.2  # strips of K against the small block and the small file that were timed,
+RUNS = 0.3  # and whole rows against that file
 LOADED = 0.4  # seconds until new workers have loaded what makes a block
 SOLVED = 2.5e-11  # seconds of one thread for a number of a factor, times its rank: the product with L^-1
 EPOCHS, SUPPORT_EPOCHS = 40.0, 650.0  # visits of all rows that a problem on a factor is worth, and of its support
@@ -210,7 +212,7 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     n = dataset.n_merged
     problem = each / len(tried[0])
     at = Layout(n, dataset.n_features, workers, threads)
-    kernel = LOADED + n * n * (FRESH + 0.5 * (STREAMED * entry + FILED * rate.strip) / workers)
+    kernel = LOADED + n * n * (FRESH + _value_seconds(dataset, part, entry, rate.strip) / workers)
     ways = {
         "resident": (kernel, ASKED + len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
         "columns": _columns_seconds(part, threads, entry, (each, near), (support, union)),
@@ -223,6 +225,13 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     score = PROBLEM / 16 * sum(map(len, chains)) + SCORED * dataset.n_test * union * scored / threads
     score += STORED * union * dataset.n_features
     return found | {"problem": problem, "kernel": kernel, "solve": solve, "score": score}
+
+
+def _value_seconds(dataset: Any, part: Part, entry: float, strip: float) -> float:
+    """Of a value of K on storage: computed for two and written with its mirror image, or each in whole rows."""
+    if in_whole_rows(dataset, part.group.kernel, part.plan.dtype):
+        return entry + RUNS * strip
+    return 0.5 * (STREAMED * entry + FILED * strip)
 
 
 def _columns_seconds(

@@ -19,6 +19,7 @@ import numpy as np
 
 from pipeline.answers.warm import warm_up
 from pipeline.kernel import strips
+from pipeline.kernel.checksums import of_strip
 from pipeline.kernel.folder import allocate
 from pipeline.storage.files import write_json
 from svmcore.monitor import Monitor
@@ -130,20 +131,19 @@ def _strip() -> tuple[float, float]:
         values = Path(folder) / "c" / "0" / "0"
         values.parent.mkdir(parents=True)
         allocate(values, 4 * SIDE**2)
-        task = strips.StripTask("", SIDE, "float32", (), (folder,), 0)
         each = []
         for start in range(0, SIDE, STRIP):
             part = np.ascontiguousarray(block[:, start:])
-            each.append(_least(functools.partial(_write, task, folder, start, part), 1) / part.size)
+            each.append(_least(functools.partial(_write, folder, start, part), 1) / part.size)
         K = np.memmap(values, np.float32, "r", shape=(SIDE, SIDE))
         first, again = (_least(functools.partial(np.sum, K), 1) for _ in range(2))
     return min(each), max(0.0, first - again) / K.size
 
 
-def _write(task: strips.StripTask, folder: str, start: int, part: Any) -> None:
+def _write(folder: str, start: int, part: Any) -> None:
     strips._finish(part, np.ones(STRIP, np.float32))
-    strips._write_strip(task, folder, start, part)
-    strips._checksums(part, 0, start, start + STRIP)
+    strips._write_strip(folder, SIDE, part)
+    of_strip(part, 0, start, start + STRIP)
 
 
 def _least(work: Callable[[], object], times: int) -> float:

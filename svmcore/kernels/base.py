@@ -41,6 +41,7 @@ class Kernel(Plugin, ABC):
     is_linear: ClassVar[bool] = False  # k(x, z) = x'z, of centred rows or not: a sum of values has weights
     is_centred: ClassVar[bool] = False
     is_positive: ClassVar[bool] = False  # whether no value is below 0
+    mirrors_on_lattice: ClassVar[bool] = False  # k(x, z) is k(z, x) to the last bit, and finite, for rows on a lattice
 
     @property
     def psd(self) -> bool:

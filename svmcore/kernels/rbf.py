@@ -53,6 +53,7 @@ class RBF(InnerProductKernel):
 
     name: ClassVar[str] = "rbf"
     is_positive: ClassVar[bool] = True
+    mirrors_on_lattice: ClassVar[bool] = True
     example: ClassVar[dict[str, Any]] = {"gamma": 0.3}
     gamma: float | str = "scale"
 

@@ -98,12 +98,15 @@ class Points:
         return cls._about_mean(X, density, dtype)
 
     @classmethod
-    def of_bytes(cls, rows: Any, step: float) -> "Points | None":
-        """As `for_gram` of rows that are `step` times the bytes `rows` (n, p); None where it would not keep these."""
-        if _density(rows) < CODED_DENSITY or rows.shape[1] > MOST_FEATURES:
+    def of_bytes(cls, rows: Any, step: float, always: bool = False) -> "Points | None":
+        """As `for_gram` of rows that are `step` times the bytes `rows` (n, p).
+
+        None where it would not keep these, or, if `always`, where their products do not fit an int32.
+        """
+        if rows.shape[1] > MOST_FEATURES or not (always or _density(rows) >= CODED_DENSITY):
             return None
         codes = of_bytes(rows, step)
-        return cls._of_codes(np.zeros(rows.shape[1]), codes) if _pays(codes) else None
+        return cls._of_codes(np.zeros(rows.shape[1]), codes) if always or _pays(codes) else None
 
     def alike(self, X: Rows) -> "Points | None":
         """More rows `X` (m, p) in the form of these, about their centre; None where they are not on their lattice."""

@@ -13,6 +13,7 @@ from svmcore.errors import InputError, UnknownPlugin
 from svmcore.kernels.base import InnerProductKernel
 from svmcore.kernels.compose import Gaussian, Normalise
 from svmcore.kernels.feature_maps import product_map, quadratic_map, sum_map
+from svmcore.points import Points
 
 NAMED = {name: Kernel.create({"name": name, **Kernel.named(name).example}) for name in Kernel.names()}
 KERNELS = {
@@ -51,6 +52,21 @@ def test_kernel__is_symmetric_with_its_diagonal(kernel):
     np.testing.assert_allclose(kernel.diagonal(ROWS), np.diag(K), rtol=1e-12, atol=1e-13)
     P = kernel.prepare(ROWS)
     np.testing.assert_allclose(kernel.diagonal_of(P), np.diag(K), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [1, 255])
+@pytest.mark.parametrize("gamma", [1e-9, 0.02, 1e9])
+def test_rbf__mirrors_on_a_lattice(gamma, most):
+    """Blocks of other sizes and places: the loop's whole vectors meet its remainder."""
+    rows = np.random.default_rng(0).integers(0, most + 1, (300, 30)).astype(np.uint8)
+    P, kernel = Points.of_bytes(rows, 1 / 255, always=True), RBF(gamma=gamma)
+    K = kernel.block(P, P, np.empty((300, 300), np.float32))
+    assert [name for name, each in KERNELS.items() if each.mirrors_on_lattice] == ["rbf"]
+    assert np.isfinite(K).all()
+    assert np.array_equal(K, K.T)
+    for start, stop in [(0, 1), (5, 22), (37, 299)]:
+        part = kernel.block(P.rows(start, stop), P, np.empty((stop - start, 300), np.float32))
+        assert np.array_equal(part, K[:, start:stop].T)
 
 
 @every_kernel

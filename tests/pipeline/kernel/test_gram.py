@@ -12,7 +12,7 @@ from scipy import sparse
 import svmcore.kernels.base
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import InlineWorkers
-from pipeline.kernel import folder, gram, sample, strips
+from pipeline.kernel import checksums, folder, gram, sample, strips
 from pipeline.kernel.gram import compute_gram, compute_grams, open_gram
 from pipeline.kernel.strips import partition
 from svmcore.errors import InputError, MemoryLimit
@@ -30,6 +30,7 @@ class Rows:
     path: str = "rows in memory"
     rows_fingerprint: str = "rows"
     variance: float = 1.0
+    step: float | None = None
 
     @property
     def n_merged(self):
@@ -42,18 +43,24 @@ class Rows:
 
 @pytest.fixture
 def in_memory(monkeypatch):
-    def make(X):
+    def make(X, step=None):
+        """Rows `X`, or `step` times the bytes `X`, as a worker has them."""
+        values = X if step is None else X * step
+        points = lambda dtype: Points.for_gram(values, dtype) if step is None else Points.of_bytes(X, step, always=True)  # noqa: E731
         for module in (strips, sample):
-            points = lambda path, dtype, kernel: Points.for_gram(X, np.dtype(dtype))  # noqa: E731
-            monkeypatch.setattr(module, "worker_points", points)
-            monkeypatch.setattr(module, "worker_rows", lambda path: X)
-        return Rows(X)
+            monkeypatch.setattr(module, "strip_points", lambda path, dtype, kernel, whole: points(np.dtype(dtype)))
+        monkeypatch.setattr(sample, "worker_rows", lambda path: values)
+        return Rows(values, step=step)
 
     return make
 
 
 def normal(n, p=5, seed=0):
     return np.random.default_rng(seed).normal(size=(n, p)) + 2.0
+
+
+def pixels(n, p=20, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (n, p)).astype(np.uint8)
 
 
 def flip_byte(path, offset):
@@ -109,6 +116,37 @@ def test_gram__of_rows_on_a_lattice_is_exact(in_memory, tmp_path, monkeypatch):
     np.testing.assert_array_equal(K, K.T)
 
 
+@pytest.mark.parametrize("n", [1, 2, 63, 65, 300, 1500])
+def test_gram__in_whole_rows_has_the_bytes_of_strips_with_their_transpose(n, in_memory, tmp_path, monkeypatch):
+    X, kernel = pixels(n), RBF(gamma=0.3)
+    dataset = in_memory(X, step=1 / 255)
+    assert strips.in_whole_rows(dataset, kernel, np.float32)
+    whole = compute_gram(dataset, kernel, np.float32, tmp_path / "whole", INLINE)
+    monkeypatch.setattr(strips, "FEATURES", 0)
+    assert not strips.in_whole_rows(dataset, kernel, np.float32)
+    mirrored = compute_gram(dataset, kernel, np.float32, tmp_path / "mirrored", INLINE)
+    assert whole.open().tobytes() == mirrored.open().tobytes()
+    assert np.array_equal(whole.open(), whole.open().T)
+    np.testing.assert_allclose(whole.open(), kernel(X / 255.0, X / 255.0), rtol=1e-6)
+
+
+def test_gram__in_whole_rows_shares_a_sweep_with_kernels_that_are_not(in_memory, tmp_path):
+    dataset = in_memory(pixels(300), step=1 / 255)
+    kernels = [RBF(gamma=0.3), Polynomial(degree=2, gamma=0.5), RBF(gamma=0.1)]
+    assert [strips.in_whole_rows(dataset, kernel, np.float32) for kernel in kernels] == [True, False, True]
+    alone = [compute_gram(dataset, k, np.float32, tmp_path / "alone", INLINE).open() for k in kernels]
+    together = compute_grams(dataset, kernels, np.float32, tmp_path / "together", INLINE)
+    assert all(np.array_equal(K, found.open()) for K, found in zip(alone, together, strict=True))
+
+
+def test_whole_rows__are_for_float32_values_of_few_bytes(in_memory):
+    few, many = in_memory(pixels(9), step=1.0), in_memory(pixels(9, strips.FEATURES + 1), step=1.0)
+    assert strips.in_whole_rows(few, RBF(gamma=0.1), np.float32)
+    assert not strips.in_whole_rows(few, RBF(gamma=0.1), np.float64)
+    assert not strips.in_whole_rows(many, RBF(gamma=0.1), np.float32)
+    assert not strips.in_whole_rows(in_memory(normal(9)), RBF(gamma=0.1), np.float32)
+
+
 def test_gram__has_the_exact_diagonal(in_memory, tmp_path):
     K = compute_gram(in_memory(normal(100) * 50), RBF(gamma=0.2), np.float32, tmp_path, INLINE).open()
     assert np.all(K.diagonal() == 1.0)
@@ -153,10 +191,10 @@ def test_fingerprint__changes_with_data_kernel_and_type(in_memory):
 
 
 # ---- finished, unfinished, damaged
-@pytest.fixture
-def finished(in_memory, tmp_path):
+@pytest.fixture(params=["with their transpose", "whole rows"])
+def finished(request, in_memory, tmp_path):
     """A dataset, its finished Gram of five strips and a function that computes it again."""
-    dataset = in_memory(normal(300))
+    dataset = in_memory(pixels(300), step=1 / 255) if request.param == "whole rows" else in_memory(normal(300))
 
     def again(progress=None):
         return compute_gram(dataset, RBF(gamma=0.2), np.float32, tmp_path, INLINE, progress)
@@ -185,7 +223,7 @@ def test_again__computes_only_the_strips_without_a_marker(finished):
     for index in (1, 4):
         strips.marker(first.path, index).unlink()
     values = np.memmap(first.path / "c/0/0", np.float32, "r+", shape=(300, 300))
-    values[64:128, 64:], values[256:, 256:] = 0.0, 0.0
+    values[64:128, 64:], values[256:, 256:] = 0.0, 0.0  # in whole rows, part of both strips
     with pytest.raises(InputError, match="no finished"):
         first.open()
     assert again().n_reused == 3
@@ -246,28 +284,34 @@ def test_stopped__goes_on_from_the_finished_strips(in_memory, tmp_path):
 
 # ---- values against the rows
 def damage(path, K, place, dtype=np.float32):
-    """Write other values of a K, and checksums that fit them: what a worker with bad memory leaves."""
+    """Write other values of a K, and checksums that fit them: what a worker with bad memory leaves.
+
+    Returns how many strips have them.
+    """
     n, values = len(K), np.memmap(path / "c/0/0", dtype, "r+", shape=K.shape)
+    block = slice(place[0], place[0] + 8), slice(place[1], place[1] + 8)
+    values[block] *= 1.001
+    values[block[::-1]] = values[block].T
+    found = 0
     for index, (start, stop) in enumerate(partition(n, dtype)):
-        if start <= place[0] < stop:
-            block = slice(place[0], place[0] + 8), slice(place[1], place[1] + 8)
-            values[block] *= 1.001
-            values[block[::-1]] = values[block].T
-            strips.mark(
-                strips.marker(path, index), strips._checksums(np.asarray(values[start:stop]), start, start, stop)
-            )
+        marker, rows = strips.marker(path, index), np.asarray(values[start:stop])
+        whole = len(marker.read_text().split()) == 1
+        text = checksums.of_rows(rows, start) if whole else checksums.of_strip(rows, start, start, stop)
+        found += text != marker.read_text()
+        strips.mark(marker, text)
+    return found
 
 
 @pytest.mark.parametrize("place", [(70, 200), (0, 280), (260, 290)])
 def test_again__a_damaged_block_whose_checksum_fits_is_found_by_the_rows_and_computed_again(place, finished):
     first, again = finished
     before = first.open().copy()
-    damage(first.path, before, place)
+    intact = 5 - damage(first.path, before, place)
     with pytest.raises(InputError, match="was changed"):
         first.open()
     told = []
-    assert again(lambda stage, done, total, reused, **info: told.append(reused)).n_reused == 4
-    assert told[-2:] == [5, 4]
+    assert again(lambda stage, done, total, reused, **info: told.append(reused)).n_reused == intact < 5
+    assert told[-2:] == [5, intact]
     assert np.array_equal(first.open(), before)
 
 
