@@ -84,8 +84,10 @@ def behind(part: Part, multipliers: Floats) -> Floats:
 def _both(part: Part, outside: Floats, ends: tuple[float, float], half: int) -> Floats:
     """Up to `half` from each end, ascending, of those that are beyond the other one."""
     grow, shrink = violators(*part[:4], outside, *ends)
-    half = max(1, half)
-    return np.union1d(_largest(grow, part.score[grow], half), _largest(shrink, -part.score[shrink], half))
+    half, chosen = max(1, half), np.zeros(len(outside), dtype=bool)
+    chosen[_largest(grow, part.score[grow], half)] = True
+    chosen[_largest(shrink, -part.score[shrink], half)] = True
+    return np.flatnonzero(chosen)
 
 
 class WorkingSetState(ABC):

@@ -169,7 +169,12 @@ def fold_codes(path: str, folds: int, seed: int) -> Any:
 
 def target_of(task: ProblemTask) -> Target:
     """What this task is trained on, over the merged rows."""
-    return _goals(task.dataset, task.multiclass)[task.target]
+    return _goal(task.dataset, task.multiclass, task.target)
+
+
+@functools.lru_cache(maxsize=4)
+def _goal(path: str, multiclass: str, target: int) -> Target:
+    return _goals(path, multiclass)[target]
 
 
 @functools.lru_cache(maxsize=1)

@@ -60,7 +60,8 @@ class ProblemResult:
     are of original rows, `norm2` is ||w||^2, `slack` the sum of what the original rows trained on cost. The model is
     (K beta + bias) / scale; `epsilon` is half the width of a tube that was found. `residual` (m,) is p - u of all
     variables, which does not depend on C: where the next problem of a chain starts. `sigmoid` is Platt's A and B,
-    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite. `kernel_id` names the K that it is of.
+    `doubt` a `svmcore.train.doubt.Doubt` with None for infinite. `kernel_id` names the K that it is of; `program`
+    is what was solved, where that was just now.
     """
 
     fingerprint: str
@@ -86,6 +87,7 @@ class ProblemResult:
     sigmoid: list[float] | None = None
     doubt: list[float | None] | None = None
     reused: bool = False
+    program: SignedQP | None = None
 
     @property
     def handover(self) -> Handover:
@@ -120,7 +122,7 @@ def store_result(task: ProblemTask, qp: SignedQP, solution: Solution) -> Problem
         kept["decision"] = arrays["decision"][held_out_counts(task.dataset, task.fold) > 0]
     if solution.status is not Status.STOPPED:
         write_arrays(_place(task, solution.status.value), KIND, FORMAT, record, kept)
-    return _result(task.fingerprint, record, arrays)
+    return dataclasses.replace(_result(task.fingerprint, record, arrays), program=qp)
 
 
 def judged_result(task: ProblemTask, qp: SignedQP, solution: Solution, seconds: float) -> tuple[ProblemResult, Floats]:
@@ -137,7 +139,7 @@ def _described(task: ProblemTask, qp: SignedQP, solution: Solution) -> tuple[dic
     answer = task.built.answer(qp, solution)
     decision = np.asarray((solution.decision + (answer.bias - solution.bias)) / answer.scale, np.float64)
     record = {
-        "task": dataclasses.asdict(task),
+        "task": _fields(task),
         "machine": task.machine,
         "status": str(solution.status.value),
         "bias": float(answer.bias),
@@ -185,8 +187,13 @@ def sigmoids_of(results: Sequence[ProblemResult]) -> Floats | None:
 
 
 def _numbers(certificate: Certificate) -> dict[str, float | None]:
-    values = dataclasses.asdict(certificate)
+    values = _fields(certificate)
     return {key: finite(value) for key, value in values.items() if value is None or np.isscalar(value)}
+
+
+def _fields(of: Any) -> dict[str, Any]:
+    """As `dataclasses.asdict`, which copies all that they hold."""
+    return {field.name: getattr(of, field.name) for field in dataclasses.fields(of)}
 
 
 def finite(value: Any) -> float | None:

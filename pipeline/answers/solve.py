@@ -69,7 +69,7 @@ class _Stored(Problem[ProblemResult]):
     def known(self, qp: SignedQP, before: ProblemResult | None) -> Solution | None:
         if before is None or before.n_bounded or not self._is_like(before):  # bounds move with C, and all on them
             return None
-        last = problem_of(dataclasses.replace(self.task, C=before.C), qp.source)
+        last = before.program or problem_of(dataclasses.replace(self.task, C=before.C), qp.source)
         solution = before.solution(last) if before.status == Status.CONVERGED else None
         return None if solution is None else same_optimum((last, solution), qp, self.solver.tol)
 
