@@ -77,7 +77,7 @@ class _Rows:
             K[start:stop, start:] = self.strip(start, stop)
             K[start:, start:stop] = K[start:stop, start:].T
         K.flags.writeable = False
-        checksums.of_rows(K, 0)
+        checksums.sum_of_rows(K, 0)
         return K
 
 

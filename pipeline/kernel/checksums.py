@@ -13,13 +13,18 @@ import numpy as np
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 
-__all__ = ["of_mirror", "of_rows", "of_strip"]
+__all__ = ["of_mirror", "of_rows", "of_strip", "sum_of_rows"]
 
 
-def of_rows(rows: Floats, start: int) -> str:
-    """Text of the marker of whole rows (h, n) of K, the first of which is row `start`."""
+def sum_of_rows(rows: Floats, start: int) -> int:
+    """Checksum of whole rows (h, n) of K, the first of which is row `start`; those of their parts add up to it."""
     w = _weights(rows.shape[1])
-    return f"{_hex(_checksum(_bits(rows), 0, w[start : start + len(rows)], w))}\n"
+    return int(_checksum(_bits(rows), 0, w[start : start + len(rows)], w))
+
+
+def of_rows(total: int) -> str:
+    """Text of the marker of whole rows, by their checksum."""
+    return f"{_hex(total % 2**64)}\n"
 
 
 def of_strip(rows: Floats, first: int, start: int, stop: int) -> str:

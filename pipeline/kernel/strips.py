@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from pipeline.kernel.checksums import of_mirror, of_rows, of_strip
+from pipeline.kernel.checksums import of_mirror, of_rows, of_strip, sum_of_rows
 from pipeline.kernel.folder import VALUES, check_shared, mark, marker, pwrite
 from pipeline.kernel.worker_points import strip_points
 from svmcore.errors import InputError
@@ -45,6 +45,7 @@ LINES = 64  # of a transpose at a time, at most 512 kB
 # K of MNIST's 10,000 rows on two workers, twice the products of bytes: 0.51 s in strips with their transpose, 0.36 s in
 # whole rows; of three gammas 1.5 and 1.1 s, and problems on K are solved 3 % faster, whose pages are larger.
 FEATURES = 1024  # bytes of a row up to which that pays
+ROWS = 256  # of whole rows that are made at a time
 RUN_BYTES = 640 << 10  # of whole rows at a time: a longer write keeps the file from other workers, and asks for pages
 # larger than are at hand (of one row at a time 0.61 s, of 2 MB 0.58, of 6 MB 0.89)
 
@@ -117,41 +118,57 @@ def _on_equal_blocks(task: StripTask, which: Sequence[int]) -> list[list[int]]:
 
 
 def _compute(task: StripTask, which: Sequence[int], start: int, stop: int) -> None:
-    """Compute, write and mark the strip of the kernels `which`, from one set of inner products."""
-    whole, kernels = task.whole[which[0]], [task.kernels[k] for k in which]
-    left = 0 if whole else start
-    # values are made in private memory and copied when final: a second writer of the same strip (a task that Dask
-    # took for lost, another run) then only ever writes the same bytes again
-    scratch, *outs = _buffers(len(which) + 1, (stop - start, task.n - left), np.dtype(task.dtype))
-    points = strip_points(task.dataset, task.dtype, kernels[0], whole)
-    P, Q = points.rows(start, stop), points.rows(left, task.n)
-    with np.errstate(over="ignore", invalid="ignore"):  # counted below
-        blocks(kernels, P, Q, outs, scratch)
-    made = list(zip(which, outs, strict=True))
-    first = task.index % len(made)  # two workers seldom write to one file at a time: it would serve one
-    for k, out in made[first:] + made[:first]:
-        text = _put_rows(task.folders[k], start, out) if whole else _put_strip(task, k, P, out)
+    """Compute, write and mark the strip of the kernels `which`."""
+    made = _made_rows(task, which, start, stop) if task.whole[which[0]] else _made_strips(task, which, start, stop)
+    for k, text in made:
         mark(marker(task.folders[k], task.index), text)
 
 
-def _put_rows(folder: str, start: int, rows: Floats) -> str:
-    """Write whole rows; the text of their marker. No value is infinite where a kernel mirrors."""
-    count = max(1, RUN_BYTES // rows[0].nbytes)
-    with _opened(folder) as file:
-        for i in range(0, len(rows), count):
-            pwrite(file, rows[i : i + count], (start + i) * rows[0].nbytes)
-    return of_rows(rows, start)
+def _made_rows(task: StripTask, which: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, str]]:
+    """Write whole rows, some at a time: they are still in cache; texts of their markers.
+
+    No value is infinite where a kernel mirrors.
+    """
+    totals = dict.fromkeys(which, 0)
+    for first in range(start, stop, ROWS):
+        _, outs = _blocks(task, which, first, min(first + ROWS, stop), 0)
+        for k, out in _in_turn(task, which, outs):
+            _write_rows(task.folders[k], first, out)
+            totals[k] += sum_of_rows(out, first)
+    yield from ((k, of_rows(total)) for k, total in totals.items())
 
 
-def _put_strip(task: StripTask, k: int, P: Points, strip: Floats) -> str:
-    """Finish a strip of rows `P`, write it and its transpose; the text of its marker."""
-    start, kernel = task.n - strip.shape[1], task.kernels[k]
+def _made_strips(task: StripTask, which: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, str]]:
+    """Finish strips, write them and their transposes; texts of their markers."""
+    P, outs = _blocks(task, which, start, stop, start)
+    for k, out in _in_turn(task, which, outs):
+        with np.errstate(over="ignore", invalid="ignore"):  # counted below
+            diagonal = task.kernels[k].diagonal_of(P).astype(task.dtype)
+        if _finish(out, diagonal):
+            raise overflow(task.kernels[k], task.dtype)
+        _write_strip(task.folders[k], task.n, out)
+        yield k, of_strip(out, 0, start, stop)
+
+
+def _blocks(task: StripTask, which: Sequence[int], start: int, stop: int, left: int) -> tuple[Points, list[Floats]]:
+    """Rows start ... stop - 1, and their values of the kernels `which` from column `left` on: one set of products.
+
+    Values are made in private memory and copied when final: a second writer of the same strip (a task that Dask took
+    for lost, another run) then only ever writes the same bytes again.
+    """
+    scratch, *outs = _buffers(len(which) + 1, (stop - start, task.n - left), np.dtype(task.dtype))
+    kernels = [task.kernels[k] for k in which]
+    points = strip_points(task.dataset, task.dtype, kernels[0], task.whole[which[0]])
+    P = points.rows(start, stop)
     with np.errstate(over="ignore", invalid="ignore"):
-        diagonal = kernel.diagonal_of(P).astype(task.dtype)
-    if _finish(strip, diagonal):
-        raise overflow(kernel, task.dtype)
-    _write_strip(task.folders[k], task.n, strip)
-    return of_strip(strip, 0, start, start + len(strip))
+        blocks(kernels, P, points.rows(left, task.n), outs, scratch)
+    return P, outs
+
+
+def _in_turn(task: StripTask, which: Sequence[int], outs: Sequence[Floats]) -> list[tuple[int, Floats]]:
+    """Kernels and their values, from another one on in each strip: a file serves one worker at a time."""
+    made, first = list(zip(which, outs, strict=True)), task.index % len(which)
+    return made[first:] + made[:first]
 
 
 def overflow(kernel: Kernel, dtype: str) -> InputError:
@@ -187,6 +204,15 @@ def _finish(block, diagonal):  # type: ignore[no-untyped-def]
 
 
 # ---- writing
+def _write_rows(folder: str, start: int, rows: Floats) -> None:
+    """Write whole rows of K, the first of which is row `start`."""
+    width = rows[0].nbytes
+    count = max(1, RUN_BYTES // width)
+    with _opened(folder) as file:
+        for i in range(0, len(rows), count):
+            pwrite(file, rows[i : i + count], (start + i) * width)
+
+
 def _write_strip(folder: str, n: int, strip: Floats) -> None:
     """Write a strip of K (n, n) and its transpose, a few lines at a time: they are still in cache when written."""
     h, width, start = len(strip), strip.itemsize, n - strip.shape[1]
@@ -251,7 +277,8 @@ def _is_intact(task: StripTask, k: int, start: int, stop: int) -> bool:
     except FileNotFoundError:
         return False
     K = _mapped(task.folders[k], task.n, task.dtype)
-    if marked == (of_rows(K[start:stop], start) if task.whole[k] else _of_both(K, start, stop)):
+    found = of_rows(sum_of_rows(K[start:stop], start)) if task.whole[k] else _of_both(K, start, stop)
+    if marked == found:
         return True
     path.unlink(missing_ok=True)
     return False

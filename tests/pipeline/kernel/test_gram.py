@@ -295,8 +295,9 @@ def damage(path, K, place, dtype=np.float32):
     found = 0
     for index, (start, stop) in enumerate(partition(n, dtype)):
         marker, rows = strips.marker(path, index), np.asarray(values[start:stop])
-        whole = len(marker.read_text().split()) == 1
-        text = checksums.of_rows(rows, start) if whole else checksums.of_strip(rows, start, start, stop)
+        text = checksums.of_rows(checksums.sum_of_rows(rows, start))
+        if len(marker.read_text().split()) == 2:
+            text = checksums.of_strip(rows, start, start, stop)
         found += text != marker.read_text()
         strips.mark(marker, text)
     return found
