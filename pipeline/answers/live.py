@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from pipeline.storage.files import remove_empty, writing
 from pipeline.storage.leases import owned_folder
 from svmcore.monitor import Progress
+from svmcore.solution import Status
 
 __all__ = ["Line", "Watch", "watching"]
 
@@ -36,8 +38,14 @@ class Line:
 
     def report(self, progress: Progress) -> None:
         """Write where the solver is."""
+        self._write([progress.seconds, progress.n_iter, float(progress.kkt_gap), "running"])
+
+    def ended(self, seconds: float, n_iter: int, kkt_gap: float | None, status: str) -> None:
+        """Write that the problem has ended: its task may have many more, and tells of none before the last."""
+        self._write([seconds, n_iter, kkt_gap, status])
+
+    def _write(self, values: list[Any]) -> None:
         if self.folder is not None:
-            values = [progress.seconds, progress.n_iter, float(progress.kkt_gap)]
             target = self.folder / self.name  # never makes the folder, whose end is the stop
             with contextlib.suppress(OSError), writing(target, durable=False) as partial:  # nobody left to tell
                 partial.write_text(json.dumps(values))
@@ -48,14 +56,21 @@ class Watch:
 
     def __init__(self, folder: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> None:
         self.folder, self.names, self.total, self.progress = folder, names, total, progress
-        self.done = 0
+        self.before, self._ended = 0, set[str]()
         self.ended = threading.Event()
         self.seen = time.monotonic()  # when a problem last told anything
 
+    @property
+    def done(self) -> int:
+        """Problems that have ended, those `before` this watch with them."""
+        return self.before + len(self._ended)
+
     def finished(self, fingerprint: str, kkt_gap: float | None, status: str) -> None:
-        """Tell that a problem has ended."""
-        self.done += 1
-        self._tell(fingerprint[:32], kkt_gap, status)
+        """Tell that a problem has ended, unless it said so itself."""
+        name = fingerprint[:32]
+        if name not in self._ended:
+            self._ended.add(name)
+            self._tell(name, kkt_gap, status)
 
     def _tell(self, name: str, kkt_gap: float | None, status: str) -> None:
         self.seen = time.monotonic()
@@ -76,7 +91,13 @@ class Watch:
             text = file.read_text()
             if seen.get(file.name) != text:
                 seen[file.name] = text
-                self._tell(file.name, json.loads(text)[2], "running")
+                self._pass_on(file.name, *json.loads(text)[2:])
+
+    def _pass_on(self, name: str, kkt_gap: float | None, status: str) -> None:
+        if status == "running":
+            self._tell(name, kkt_gap, status)
+        elif status != Status.STOPPED:
+            self.finished(name, kkt_gap, status)
 
 
 @contextlib.contextmanager

@@ -28,8 +28,8 @@ from svmcore.train.chains import NOWHERE, Problem, Start, answers, same_optimum
 
 __all__ = ["Ended", "finished", "solve_chain", "solve_chains", "solve_problem"]
 
-MANY, SHARES = 16, 4  # chains in one Dask task at most, and tasks that each worker has left after any of them
-QUIET_SECONDS = 0.5  # a problem that takes less needs no progress of its own
+MANY, SHARES = 16, 2  # chains in one Dask task at most, and tasks that each worker has left after any of them
+QUIET_SECONDS = 0.5  # a problem that takes less is told with its task
 
 
 class Ended(NamedTuple):
@@ -99,6 +99,8 @@ class _Stored(Problem[ProblemResult]):
         """Who finished it meanwhile wins."""
         found = find_result(self.task) or store_result(self.task, qp, solution)
         under_way.forget(self.task)
+        if found.seconds > QUIET_SECONDS:
+            self.line.ended(found.seconds, found.n_iter, found.certificate["kkt_gap"], found.status)
         return found
 
 
@@ -142,7 +144,7 @@ def _shared_out(chains: Sequence[Sequence[ProblemTask]], n: int) -> list[Sequenc
 
     >>> sizes = [len(task) for task in _shared_out([()] * 50, 2)]
     >>> sizes[:5], sizes[-5:], sum(sizes)
-    ([6, 5, 4, 4, 3], [1, 1, 1, 1, 1], 50)
+    ([12, 9, 7, 5, 4], [1, 1, 1, 1, 1], 50)
     """
     tasks: list[Sequence[Sequence[ProblemTask]]] = []
     start = 0
@@ -186,7 +188,7 @@ def solve_chains(
     root = Path(chains[0][0].root)
     chains = in_turn(root, chains)
     with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
-        watch.done = done
+        watch.before = done
         for found in _answers(chains, workers, source, watch):
             every += found
             for one in found:

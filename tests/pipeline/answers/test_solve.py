@@ -296,6 +296,18 @@ def test_problems__progress_ends_with_every_label_and_leaves_no_folder(task, tmp
     assert not (tmp_path / "live").exists()
 
 
+@pytest.mark.parametrize(("quiet", "told"), [(-1.0, ["converged"]), (3600.0, [])], ids=["long", "short"])
+def test_problem__a_long_one_says_itself_that_it_has_ended(task, tmp_path, monkeypatch, quiet, told):
+    monkeypatch.setattr(solve, "QUIET_SECONDS", quiet)
+    live = tmp_path / "live"
+    live.mkdir()
+    task = elsewhere(task, tmp_path)
+    found = solve_problem(task, live=str(live))
+    lines = [json.loads(file.read_text()) for file in live.iterdir()]
+    assert [line[3] for line in lines] == told
+    assert [line[2] for line in lines] == [found.certificate["kkt_gap"]] * len(told)
+
+
 def test_problems__an_interrupt_stops_the_running_ones_within_a_second(task, noise_npz, tmp_path):
     endless = a_task(noise_npz, tmp_path, 0, C=1e6, solver={"name": "smo", "tol": 1e-13})
     tasks = [elsewhere(task, tmp_path), endless]

@@ -1,0 +1,48 @@
+"""How problems tell that they run and that they have ended, and who counts them."""
+
+import time
+
+import pytest
+
+from pipeline.answers.live import Line, watching
+from svmcore.monitor import Progress
+
+
+@pytest.fixture
+def watched(tmp_path):
+    """A watch of five problems, two of which were found, and what it has passed on."""
+    told = []
+
+    def progress(stage, done, total, **info):
+        told.append((done, total, info["status"]))
+
+    with watching(tmp_path / "live", {}, 5, progress) as watch:
+        watch.before = 2
+        yield watch, told
+
+
+def wait_for(told, count):
+    deadline = time.monotonic() + 20
+    while len(told) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return told
+
+
+def test_watch__counts_a_problem_by_its_own_line_and_not_again_by_its_task(watched):
+    watch, told = watched
+    Line(str(watch.folder), "a" * 64).ended(9.0, 100, 1e-4, "converged")
+    assert wait_for(told, 1) == [(3, 5, "converged")]
+    watch.finished("a" * 64, 1e-4, "converged")
+    watch.finished("b" * 64, None, "infeasible")
+    assert told == [(3, 5, "converged"), (4, 5, "infeasible")]
+
+
+def test_watch__counts_none_that_runs_or_was_stopped(watched):
+    watch, told = watched
+    line = Line(str(watch.folder), "a" * 64)
+    line.report(Progress(1.0, 10, 0.5))
+    assert wait_for(told, 1) == [(2, 5, "running")]
+    line.ended(1.0, 10, 0.5, "stopped")
+    time.sleep(0.5)
+    assert told == [(2, 5, "running")]
+    assert watch.done == 2
