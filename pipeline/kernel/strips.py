@@ -43,7 +43,7 @@ SHARED = 8  # kernels whose blocks a worker holds at once
 TILE = 16
 LINES = 64  # of a transpose at a time, at most 512 kB
 # K of MNIST's 10,000 rows on two workers, twice the products of bytes: 0.51 s in strips with their transpose, 0.36 s in
-# whole rows; of three gammas 1.5 and 1.1 s, and problems on K are solved 3 % faster, whose pages are larger.
+# whole rows; of three gammas 1.5 and 0.75 s, and problems on K are solved 3 % faster, whose pages are larger.
 FEATURES = 1024  # bytes of a row up to which that pays
 ROWS = 256  # of whole rows that are made at a time
 RUN_BYTES = 640 << 10  # of whole rows at a time: a longer write keeps the file from other workers, and asks for pages
