@@ -54,22 +54,24 @@ class Line:
 class Watch:
     """Reads the problems' progress files on a thread of its own and passes them on."""
 
-    def __init__(self, folder: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> None:
-        self.folder, self.names, self.total, self.progress = folder, names, total, progress
-        self.before, self._ended = 0, set[str]()
+    def __init__(
+        self, folder: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None, before: int = 0
+    ) -> None:
+        self.folder, self.names, self.total, self.progress, self.before = folder, names, total, progress, before
+        self._counted: set[str] = set()  # by name: a long problem is told of by its own line and by its task
         self.ended = threading.Event()
         self.seen = time.monotonic()  # when a problem last told anything
 
     @property
     def done(self) -> int:
         """Problems that have ended, those `before` this watch with them."""
-        return self.before + len(self._ended)
+        return self.before + len(self._counted)
 
     def finished(self, fingerprint: str, kkt_gap: float | None, status: str) -> None:
         """Tell that a problem has ended, unless it said so itself."""
         name = fingerprint[:32]
-        if name not in self._ended:
-            self._ended.add(name)
+        if name not in self._counted:
+            self._counted.add(name)
             self._tell(name, kkt_gap, status)
 
     def _tell(self, name: str, kkt_gap: float | None, status: str) -> None:
@@ -101,11 +103,13 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watching(parent: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None) -> Iterator[Watch]:
+def watching(
+    parent: Path, names: dict[str, str], total: int, progress: Callable[..., None] | None, before: int = 0
+) -> Iterator[Watch]:
     """A folder for progress, gone at the end, also by an error or a signal, which stops every problem."""
     try:
         with owned_folder(parent, SECONDS) as folder:
-            watch = Watch(folder, names, total, progress)
+            watch = Watch(folder, names, total, progress, before)
             thread = threading.Thread(target=watch.poll, daemon=True)
             thread.start()
             try:

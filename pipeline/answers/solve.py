@@ -187,8 +187,7 @@ def solve_chains(
     named = {fingerprint[:32]: name for fingerprint, name in (names or {}).items()}
     root = Path(chains[0][0].root)
     chains = in_turn(root, chains)
-    with watching(root / "live", named, total or sum(map(len, chains)), progress) as watch:
-        watch.before = done
+    with watching(root / "live", named, total or sum(map(len, chains)), progress, done) as watch:
         for found in _answers(chains, workers, source, watch):
             every += found
             for one in found:

@@ -16,8 +16,7 @@ def watched(tmp_path):
     def progress(stage, done, total, **info):
         told.append((done, total, info["status"]))
 
-    with watching(tmp_path / "live", {}, 5, progress) as watch:
-        watch.before = 2
+    with watching(tmp_path / "live", {}, 5, progress, before=2) as watch:
         yield watch, told
 
 

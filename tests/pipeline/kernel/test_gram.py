@@ -12,9 +12,12 @@ from scipy import sparse
 import svmcore.kernels.base
 from pipeline.compute.cluster import open_workers
 from pipeline.compute.workers import InlineWorkers
+from pipeline.config.load import load_experiment
 from pipeline.kernel import checksums, folder, gram, sample, strips
 from pipeline.kernel.gram import compute_gram, compute_grams, open_gram
 from pipeline.kernel.strips import partition
+from pipeline.kernel.worker_points import strip_points, worker_points
+from pipeline.rows.dataset import ingest
 from svmcore.errors import InputError, MemoryLimit
 from svmcore.kernels import RBF, Kernel, Polynomial
 from svmcore.points import Points, prepared
@@ -46,9 +49,12 @@ def in_memory(monkeypatch):
     def make(X, step=None):
         """Rows `X`, or `step` times the bytes `X`, as a worker has them."""
         values = X if step is None else X * step
-        points = lambda dtype: Points.for_gram(values, dtype) if step is None else Points.of_bytes(X, step, always=True)  # noqa: E731
+
+        def points(path, dtype, kernel, whole):
+            return Points.for_gram(X, np.dtype(dtype)) if step is None else Points.of_bytes(X, step, always=True)
+
         for module in (strips, sample):
-            monkeypatch.setattr(module, "strip_points", lambda path, dtype, kernel, whole: points(np.dtype(dtype)))
+            monkeypatch.setattr(module, "strip_points", points)
         monkeypatch.setattr(sample, "worker_rows", lambda path: values)
         return Rows(values, step=step)
 
@@ -397,6 +403,23 @@ def test_workers__any_number_of_them_gives_the_same_bytes(dataset, two_workers, 
     assert inline.open().tobytes() == one.open().tobytes() == two.open().tobytes()
     exact = RBF(gamma=0.05)(dataset.X(), dataset.X())
     np.testing.assert_allclose(two.open(), exact, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5], ids=["few are not 0", "half"])
+def test_workers__write_whole_rows_of_bytes_in_whatever_form_they_have_them(share, two_workers, tmp_path):
+    """Rows of which few are not 0 are CSR for all else: products of bytes are what makes K symmetric."""
+    X = pixels(700, 300) * (np.random.default_rng(1).random((700, 300)) < share)
+    np.savez(tmp_path / "rows.npz", X=X, y=np.arange(700) % 2)
+    exp = load_experiment({"data": {"source": str(tmp_path / "rows.npz"), "scale": 255.0}})
+    found, kernel = ingest(exp, tmp_path / "cache"), RBF(gamma=0.05)
+    assert strips.in_whole_rows(found, kernel, np.float32)
+    assert worker_points(str(found.path), "float32", kernel).is_sparse == (share < 0.02)
+    assert strip_points(str(found.path), "float32", kernel, whole=True).on_lattice
+    inline = compute_gram(found, kernel, np.float32, tmp_path / "inline", INLINE).open()
+    two = compute_gram(found, kernel, np.float32, tmp_path / "two", two_workers).open()
+    np.testing.assert_allclose(two, kernel(found.X(), found.X()), rtol=1e-6)
+    assert np.array_equal(two, two.T)
+    assert two.tobytes() == inline.tobytes()
 
 
 def test_workers__one_killed_midway_changes_nothing(dataset, two_workers, tmp_path):
