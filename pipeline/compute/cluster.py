@@ -223,11 +223,9 @@ _OPENERS: dict[str, Callable[[dict[str, Any]], contextlib.AbstractContextManager
 @contextlib.contextmanager
 def _client(target: Any, what: str, security: Any = None, queue_seconds: float = 0.0) -> Iterator[Any]:
     """Yield a client with at least one worker; InputError if the scheduler does not answer or has none."""
-    from distributed import Client
-
     started = time.monotonic()
     try:
-        client = Client(target, timeout=CONNECT_SECONDS, security=security)
+        client = _connected(target, security)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{what} does not answer ({reason}); start it or correct the address") from error
@@ -238,6 +236,24 @@ def _client(target: Any, what: str, security: Any = None, queue_seconds: float =
         except TimeoutError as error:
             raise InputError(f"{what} answers but has no worker after {left:.0f} s; start workers") from error
         yield client
+
+
+def _connected(target: Any, security: Any) -> Any:
+    """A client of `target`; one that does not connect is closed before the error goes on.
+
+    Else whichever thread collects it closes it, and that takes Dask's one lock of all loops that start and stop. Who
+    holds it may be waiting for just that thread.
+    """
+    from distributed import Client
+
+    client = Client.__new__(Client)
+    try:
+        client.__init__(target, timeout=CONNECT_SECONDS, security=security)  # type: ignore[misc]
+    except BaseException:
+        with contextlib.suppress(AttributeError):  # of what failed before anything was begun
+            client.close()
+        raise
+    return client
 
 
 def _security(tls: Any) -> Any:

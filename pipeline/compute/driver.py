@@ -54,7 +54,6 @@ def dask_settings() -> Iterator[None]:
     import dask
     import distributed  # noqa: F401  (sets its loggers up at import: a level set before would be lost)
 
-    _make_lock_of_loops_reentrant()
     environment = dict(os.environ)
     levels = {name: logging.getLogger(name).level for name in LOGGERS}
     _set_levels(dict.fromkeys(LOGGERS, logging.WARNING))
@@ -64,18 +63,6 @@ def dask_settings() -> Iterator[None]:
     finally:
         _set_levels(levels)
         restore_environment(environment)
-
-
-def _make_lock_of_loops_reentrant() -> None:
-    """Let the thread that starts or stops a loop of Dask stop another one meanwhile; this stays.
-
-    A client that failed to open closes itself when it is collected, whenever that is. Dask has one lock for all loops
-    that start and stop, and a client that is collected by the thread that holds it would wait for it for ever.
-    """
-    from distributed.utils import LoopRunner
-
-    if isinstance(getattr(LoopRunner, "_lock", None), type(threading.Lock())):
-        LoopRunner._lock = threading.RLock()  # type: ignore[assignment]
 
 
 def _set_levels(levels: Mapping[str, int]) -> None:

@@ -188,18 +188,19 @@ def test_open__an_unusable_cluster_is_one_sentence(config, tmp_path, monkeypatch
 
 COLLECTED = """
 import gc
-from distributed import LocalCluster
+from distributed import LocalCluster, utils
 from distributed.utils import LoopRunner
 from pipeline.compute.cluster import open_workers
 from svmcore.errors import InputError
 
-begin = LoopRunner._start_unlocked
-LoopRunner._start_unlocked = lambda self: (gc.collect(), begin(self))[1]
+where, name = {place}
+before = getattr(where, name)
+setattr(where, name, lambda *args, **kwargs: (gc.collect(), before(*args, **kwargs))[1])
 if __name__ == "__main__":
     gc.disable()
     for address in ("carrier-pigeon://roof", "127.0.0.1"):
         try:
-            with open_workers({"kind": "address", "address": address, "insecure": True}):
+            with open_workers({{"kind": "address", "address": address, "insecure": True}}):
                 pass
         except InputError:
             pass
@@ -207,10 +208,15 @@ if __name__ == "__main__":
 """
 
 
-def test_open__a_client_that_failed_and_is_collected_while_another_starts_keeps_nobody_waiting(tmp_path):
-    """Its end wants the lock that the start holds, on the same thread."""
+@pytest.mark.parametrize(
+    "place",
+    ['LoopRunner, "_start_unlocked"', 'LoopRunner, "_stop_unlocked"', 'utils, "asyncio_run"'],
+    ids=["start", "stop", "loop"],
+)
+def test_open__a_client_that_failed_and_is_collected_while_another_starts_keeps_nobody_waiting(place, tmp_path):
+    """Its end would want a lock: held by the same thread, or by the one that waits for this thread's loop."""
     script = tmp_path / "driver.py"
-    script.write_text(COLLECTED)
+    script.write_text(COLLECTED.format(place=place))
     with run_python(script, stderr=subprocess.PIPE) as driver:
         try:
             driver.communicate(timeout=60)
