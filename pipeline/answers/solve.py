@@ -6,7 +6,6 @@ Nothing here knows what a sweep or a run is.
 
 import dataclasses
 import functools
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from pipeline.answers.live import Line, Watch, watching
 from pipeline.answers.problem import ProblemTask, problem_of, stored_source
 from pipeline.answers.result import ProblemResult, find_result, share, store_result
 from pipeline.storage.cache import in_turn
-from pipeline.storage.leases import LeaseLost
+from pipeline.storage.leases import LeaseLost, remove_folder
 from svmcore.monitor import Monitor, Progress
 from svmcore.qp import SignedQP
 from svmcore.runtime.threads import n_threads, one_blas_thread, side_by_side
@@ -202,7 +201,7 @@ def _answers(
     chains: Sequence[Sequence[ProblemTask]], workers: Any, source: Source | None, watch: Watch
 ) -> Iterator[list[Ended]]:
     live = str(watch.folder)
-    give_up = functools.partial(shutil.rmtree, live, ignore_errors=True)
+    give_up = functools.partial(remove_folder, watch.folder)
     if workers is not None and source is None:
         solve = functools.partial(_solve_some, live=live)
         for _, some in workers.map(solve, _shared_out(chains, workers.n), sign=lambda: watch.seen):

@@ -199,7 +199,10 @@ def again_if_lost(work: Callable[[], Result]) -> Result:
 # ---- folders
 @contextlib.contextmanager
 def owned_folder(parent: Path, seconds: float = LEASE_SECONDS) -> Iterator[Path]:
-    """Make a folder in `parent` that ends with the block; those of dead owners are swept first."""
+    """Make a folder in `parent` that ends with the block; those of dead owners are swept first.
+
+    It ends by one rename: who still writes to a folder while it is emptied would keep it.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent)
     folder = parent / owned_name(seconds)
@@ -209,7 +212,7 @@ def owned_folder(parent: Path, seconds: float = LEASE_SECONDS) -> Iterator[Path]
         yield folder
     finally:
         lease.release()
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
 
 
 @contextlib.contextmanager
