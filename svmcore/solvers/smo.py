@@ -6,7 +6,8 @@ rows in one pass. Members stay until their place is needed, free variables longe
 them at once; those far behind their bound are left out of a round, and the square of the others fits a cache. A large
 square is of 16 bits (`svmcore.squares`); the scores of all rows are not. Where pairs crawl, an interior point finishes
 the set directly, and where they end though the program is flat, conjugate gradients move all free variables together
-(`svmcore.passes.steps.free_steps`). The loop talks to the n-vectors only through `svmcore.state.WorkingSetState`, so
+(`svmcore.passes.steps.free_steps`). From nothing the first steps are on K itself where that is in memory
+(`svmcore.solvers.row_steps`). The loop talks to the n-vectors only through `svmcore.state.WorkingSetState`, so
 they may live in memory or in shards.
 """
 
@@ -28,6 +29,7 @@ from svmcore.runtime.memory import empty
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver, Solves
 from svmcore.solvers.interior.iterate import Dense, minimise
+from svmcore.solvers.row_steps import begins_on_rows, row_steps
 from svmcore.solvers.shrinking import Shrinking, can_shrink
 from svmcore.solvers.working_set import PADDING, ROOM, WholeSet, WorkingSet
 from svmcore.state import MemoryState, Part, WorkingSetState
@@ -136,12 +138,26 @@ class _Rounds:
         self.pairs, self.flat = 0.0, 0  # members x pair steps so far; how often free variables were moved together
         self.least, self.idle = np.inf, 0  # gap so far, and rounds since it fell
         self.dual = -np.inf  # when that was last too many of them
-        self.working = self._start_set()
+        self.set: WorkingSet | WholeSet | None = self._whole_set()
+        self.on_rows = self.set is None and begins_on_rows(qp, state)
 
-    def _start_set(self) -> WorkingSet | WholeSet:
+    @property
+    def working(self) -> WorkingSet | WholeSet:
+        """The working set, made by the first round that needs one."""
+        if self.set is None:
+            self.set = self._start_set()
+        return self.set
+
+    def _whole_set(self) -> WholeSet | None:
+        """That of a small problem."""
         qp, K = self.qp, self.qp.source.whole
         if qp.m <= WHOLE and K is not None and qp.rows is None and isinstance(self.state, MemoryState):
             return WholeSet(self.state, K)
+        return None
+
+    def _start_set(self) -> WorkingSet:
+        """One of the variables that are not 0, or are likely not to be."""
+        qp = self.qp
         least = 2 if qp.groups.codes is None else 2 * (len(qp.groups.sums) + 1)  # a pair of each group, and of none
         capacity = min(self.solver.working_set, max(BEYOND, qp.source.capacity * (1 if qp.rows is None else 2)))
         if qp.source.scratch_bytes is not None:
@@ -163,12 +179,14 @@ class _Rounds:
         """Rounds until the gap is small enough, or something ends them."""
         try:
             while (status := self._ends()) is None or (status is Status.CONVERGED and self._flattens()):
-                status = self._round() if status is None else None
+                solve = self._row_round if self.on_rows else self._round
+                status = solve() if status is None else None
                 if status is not None:
                     break
                 self.monitor.keeps(self.state.snapshot)
         finally:
-            self.working.release()
+            if self.set is not None:
+                self.set.release()
         state = self.state
         return Outcome(status, self.n_iter, state.snapshot(), state.scores(), product=state.product())
 
@@ -207,6 +225,8 @@ class _Rounds:
 
     def _flattens(self) -> bool:
         """Move all free members together, where that gains what pairs leave along flat directions: whether it did."""
+        if self.set is None:  # steps on all rows were enough, so that there were few
+            return False
         idx = self.working.members
         part = self.state.part(idx)
         free = count_free(part.beta, part.lo, part.hi)
@@ -228,6 +248,21 @@ class _Rounds:
         idx = self.state.support()
         part = self.state.part(idx)
         return 0.5 * float(part.beta @ (self.qp.p[idx] + part.score))
+
+    def _row_round(self) -> Status | None:
+        """Solve on all rows of K itself, apply; the next round is on a working set where a square is worth it."""
+        state, target = self.state, 0.7 * self.aim
+        assert isinstance(state, MemoryState)
+        part = state.part(state.everyone)
+        score = part.score - state.centres()[part.codes]
+        if self._precision(score, target) != np.float32:
+            self.on_rows = False
+            return None
+        most = min(STEPS // len(score), self.solver.steps_left(self.n_iter))
+        steps, self.on_rows, unbounded = row_steps(self.qp, part, score, target, most)
+        self.n_iter += steps
+        state.apply(state.everyone, part.beta)
+        return Status.INFEASIBLE if unbounded else None
 
     def _round(self) -> Status | None:
         """Admit violators, solve on the square, apply; a status where nothing is left to do."""

@@ -219,11 +219,12 @@ def _move(i, j, K_ij, own, ridge, s, beta, lo, hi, factor):  # type: ignore[no-u
 
 
 @njit(makes_arrays=True)
-def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=1.0):  # type: ignore[no-untyped-def]
+def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=1.0, own=None):  # type: ignore[no-untyped-def]
     """SMO on one working set whose groups keep their sums; changes `s` (type of K) and `beta` (float64).
 
     `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square. It may be of whole
-    numbers of a `unit`, with `s` of float32: see `svmcore.squares`. `codes` (q,) are groups 0 ... n_groups - 1. A step
+    numbers of a `unit`, with `s` of float32: see `svmcore.squares`. `own` (q,) is its diagonal, where that is
+    known: in a large K each entry of it is in a page of its own. `codes` (q,) are groups 0 ... n_groups - 1. A step
     in a long set is `FURTHER` times the best one of its pair. Mangasarian, Musicant (1999), Successive overrelaxation
     for support vector machines, IEEE Transactions on Neural Networks 10, do so with single variables.
 
@@ -235,14 +236,15 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
     q = len(s)
     kind = s.dtype.type
     up_penalty, low_penalty = np.full((n_groups, q), kind(FAR)), np.full((n_groups, q), kind(FAR))
-    diagonal, own = np.empty_like(s), np.empty(q)
+    diagonal, alone = np.empty_like(s), np.empty(q)
     for t in range(q):
-        own[t] = unit * K[t, t]
-        diagonal[t] = own[t] + ridge[t]
+        alone[t] = unit * K[t, t] if own is None else own[t]
+        diagonal[t] = alone[t] + ridge[t]
         _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
     if q <= SHORT:
-        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit, FURTHER)
+        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, up_penalty, low_penalty, tol, max_iter, unit)
+    penalties = up_penalty, low_penalty
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, *penalties, tol, max_iter, unit, FURTHER)
 
 
 @njit
