@@ -142,6 +142,7 @@ def test_certificate__error_bounds_every_output(kind):
 def test_solve__from_handed_over_scores_proves_what_a_judge_finds(kind, monkeypatch):
     """A chain along C, whose proofs go on from each other: gap, primal and dual are those of float64."""
     monkeypatch.setattr("svmcore.solvers.smo.WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     served, beta, score, error = source(kind), None, None, np.inf
     for C in (0.1, 1.0, 10.0, 100.0):
         qp = classification(served, Y, C)
@@ -157,6 +158,7 @@ def test_solve__from_handed_over_scores_proves_what_a_judge_finds(kind, monkeypa
 
 def test_proof__reads_the_columns_of_the_few_that_mended_its_sums_alone(monkeypatch):
     monkeypatch.setattr("svmcore.solvers.smo.WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     read, sums = [], base.matvec_and_sizes
     monkeypatch.setattr(
         base, "matvec_and_sizes", lambda of, coef: read.append(np.count_nonzero(coef)) or sums(of, coef)

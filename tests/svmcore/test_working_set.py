@@ -163,6 +163,7 @@ def test_smo__a_set_grows_until_it_holds_the_free_variables(bias, monkeypatch):
     X, y = problems.overlapping()
     qp = classification(ResidentGram(X @ X.T + np.eye(len(y))), y, C=100.0, bias=bias)
     monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     roomy = SMO(tol=1e-8).solve(qp)
     monkeypatch.setattr(working_set, "ROOM", 4)
     sizes, admit = [], WorkingSet.admit
@@ -234,6 +235,7 @@ def test_rounds__leave_16_bits_where_variables_move_so_far_that_rounding_hides_w
     """Some 30 variables that move by some 2, times a unit, are about 2e-4."""
     monkeypatch.setattr(working_set, "ROOM", 16)
     monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     qp, _ = of_values()
     rounds = smo._Rounds(SMO(), qp, MemoryState(qp, np.zeros(qp.m)), Monitor(), 0)
     rounds.working.makes_room(40)
@@ -277,6 +279,7 @@ def test_smo__likely_variables_are_the_first_of_the_working_set(monkeypatch):
     kept = square_of(qp, likely, likely)
     squares().keep(qp.source, qp.shift, likely, kept)
     monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (admitted.append(idx), admit(self, idx))[1])
     told = SMO(tol=1e-8).solve(dataclasses.replace(qp, likely=likely))
     np.testing.assert_array_equal(admitted[0], likely)
@@ -296,6 +299,7 @@ def test_smo__rounds_without_the_members_far_behind_find_the_same_optimum(bias, 
     K = np.exp(-0.1 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
     qp = classification(ResidentGram(K), y, C=1.0, bias=bias)
     monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     parts, gather = [], smo.gather_square
     monkeypatch.setattr(smo, "gather_square", lambda *given: (parts.append(len(given[1])), gather(*given)))
     solver = SMO(tol=1e-8, newcomers=100)

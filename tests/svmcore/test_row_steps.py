@@ -1,0 +1,161 @@
+"""Steps on all rows of K: which solves begin so, that they end at the optimum, and when they go on with a square."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC as LibSVM
+
+from svmcore import SMO, Monitor, ResidentGram, SquaredHinge, Status, classification
+from svmcore.passes.steps.pairs import solve_pairs
+from svmcore.solvers import smo
+from svmcore.solvers.row_steps import begins_on_rows, row_steps
+from svmcore.solvers.working_set import WorkingSet
+from svmcore.state import MemoryState
+
+N = 160
+
+
+@pytest.fixture(autouse=True)
+def small_problems_are_like_large_ones(monkeypatch):
+    monkeypatch.setattr(smo, "WHOLE", 0)
+
+
+def table(n=N, noise=0.5, seed=0):
+    """K of RBF (n, n) in float32, and labels that follow one coordinate but for noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)).astype(np.float32)
+    return K, np.where(X[:, 0] + noise * rng.normal(size=n) > 0, 1.0, -1.0)
+
+
+def program(C=1.0, noise=0.5, dtype=np.float32, **more):
+    K, y = table(noise=noise)
+    return classification(ResidentGram(K.astype(dtype)), y, C, **more)
+
+
+def no_square(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a working set was made")
+
+    monkeypatch.setattr(smo, "WorkingSet", refuse)
+
+
+def libsvm_dual(qp, y, C):
+    """Of LIBSVM's beta on the rows that may move, by the formula: sum |beta| - beta' (K + ridge) beta / 2."""
+    at = np.flatnonzero(qp.hi > qp.lo)
+    Q = qp.source.matrix[np.ix_(at, at)].astype(np.float64) + np.diag(qp.ridge[at])
+    peer = LibSVM(kernel="precomputed", C=C, tol=1e-10).fit(Q, y[at])
+    beta = np.zeros(len(at))
+    beta[peer.support_] = peer.dual_coef_[0]
+    return np.abs(beta).sum() - 0.5 * beta @ Q @ beta
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared hinge"])
+@pytest.mark.parametrize("held", [False, True], ids=["all rows", "a fold left out"])
+def test_row_steps__end_at_libsvm_s_objective_without_a_square(held, loss, monkeypatch):
+    K, y = table()
+    C = np.where(held & (np.arange(N) % 5 == 0), 0.0, 1.0)
+    more = {} if loss == "hinge" else {"loss": SquaredHinge()}
+    qp = classification(ResidentGram(K), y, C, **more)
+    no_square(monkeypatch)
+    solution = SMO(tol=1e-5).solve(qp)
+    assert solution.status == "converged"
+    assert solution.n_iter > 0
+    assert (solution.beta[C == 0.0] == 0.0).all()
+    expected = libsvm_dual(qp, y, 1.0 if loss == "hinge" else 1e8)
+    assert solution.certificate.dual == pytest.approx(expected, rel=1e-6)
+
+
+def test_row_steps__go_on_with_a_square_of_what_has_moved_where_they_come_back(monkeypatch):
+    monkeypatch.setattr("svmcore.solvers.row_steps.SOME", 64)
+    qp = program(C=1e3, noise=0.3)
+    first, steps, admit = [], [], WorkingSet.admit
+    monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (first.append(np.sort(idx)), admit(self, idx))[1])
+    monkeypatch.setattr(smo, "row_steps", lambda *given: (steps.append(row_steps(*given)), steps[-1])[1])
+    moved, apply = [], MemoryState.apply
+    monkeypatch.setattr(
+        MemoryState, "apply", lambda self, idx, beta: (apply(self, idx, beta), moved.append(self.snapshot()))[0]
+    )
+    solution = SMO().solve(qp)
+    assert [told[1:] for told in steps] == [(False, False)]
+    np.testing.assert_array_equal(first[0], np.flatnonzero(moved[0]))
+    assert solution.status == "converged"
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
+    assert solution.certificate.dual == pytest.approx(SMO().solve(qp).certificate.dual, rel=1e-4)
+    assert len(steps) == 1
+
+
+@pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
+def test_row_steps__true_gap_is_the_target_s(C):
+    """By scores that are formed anew, in float64."""
+    qp = program(C=C)
+    state = MemoryState(qp, np.zeros(N))
+    part = state.part(state.everyone)
+    n_iter, fresh, unbounded = row_steps(qp, part, part.score, 1e-3, 10**6)
+    assert n_iter > 0
+    assert fresh
+    assert not unbounded
+    score = qp.p - qp.source.matrix.astype(np.float64) @ part.beta
+    grows, shrinks = part.beta < qp.hi, part.beta > qp.lo
+    assert score[grows].max() - score[shrinks].min() <= 1.01e-3
+    assert part.beta.sum() == pytest.approx(0.0, abs=1e-9 * C)
+
+
+@pytest.mark.parametrize("most", [1, 100, 513])
+def test_row_steps__count_as_iterations(most):
+    with pytest.warns(UserWarning, match="max_iter"):
+        solution = SMO(tol=1e-6, max_iter=most).solve(program(C=1e4, noise=1.0))
+    assert (solution.status, solution.n_iter) == (Status.MAX_ITER, most)
+
+
+def test_row_steps__tell_a_monitor_between_their_rounds(monkeypatch):
+    monkeypatch.setattr(smo, "STEPS", 20 * N)
+    asked = []
+    stop = lambda: asked.append(1) or len(asked) > 2  # noqa: E731
+    with pytest.warns(UserWarning, match="stopped"):
+        solution = SMO().solve(program(), monitor=Monitor(stop=stop))
+    assert (solution.status, solution.n_iter) == (Status.STOPPED, 40)
+
+
+def test_row_steps__hard_margins():
+    K, y = table(noise=0.0)
+    found = SMO().solve(classification(ResidentGram(K), y, np.inf))
+    assert found.status == "converged"
+    assert (y * (found.decision) >= 0.998).all()
+    again = np.concatenate([np.arange(N), [0]])  # one row twice, with both labels
+    qp = classification(ResidentGram(np.ascontiguousarray(K[np.ix_(again, again)])), np.append(y, -y[0]), np.inf)
+    state = MemoryState(qp, np.zeros(N + 1))
+    part = state.part(state.everyone)
+    assert row_steps(qp, part, part.score, 1e-3, 10**6)[2]  # a step between the two has no end
+    with pytest.warns(UserWarning, match="infeasible"):
+        assert SMO().solve(qp).status == "infeasible"
+
+
+CASES = {
+    "a start": lambda: (program(), np.where(np.arange(N) < 2, 0.5, 0.0) * table()[1]),
+    "likely variables": lambda: (dataclasses.replace(program(), likely=np.arange(3)), np.zeros(N)),
+    "float64": lambda: (program(dtype=np.float64), np.zeros(N)),
+    "a shift of K": lambda: (dataclasses.replace(program(), shift=1.0), np.zeros(N)),
+    "no sums": lambda: (program(bias="none"), np.zeros(N)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_begins_on_rows__only_where_it_pays(case, monkeypatch):
+    qp, plain = program(), np.zeros(N)
+    assert begins_on_rows(qp, MemoryState(qp, plain))
+    other, beta = CASES[case]()
+    assert not begins_on_rows(other, MemoryState(other, beta))
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", N - 1)
+    assert not begins_on_rows(qp, MemoryState(qp, plain))
+
+
+def test_solve_pairs__the_same_bits_with_a_diagonal_that_is_told():
+    K, y = table(600)
+    found = []
+    for more in ((), (1.0, np.diag(K).astype(np.float64))):
+        s, beta = y.astype(np.float32), np.zeros(600)
+        box = np.minimum(y, 0.0), np.maximum(y, 0.0), np.zeros(600, np.int8)
+        found.append((*solve_pairs(K, np.zeros(600), s, beta, *box, 1, 1e-3, 10**6, *more), beta.tobytes()))
+    assert found[0] == found[1]
