@@ -225,23 +225,37 @@ class _Rounds:
 
     def _flattens(self) -> bool:
         """Move all free members together, where that gains what pairs leave along flat directions: whether it did."""
-        if self.set is None:  # steps on all rows were enough, so that there were few
-            return False
-        idx = self.working.members
+        idx = self._may_be_free()
         part = self.state.part(idx)
         free = count_free(part.beta, part.lo, part.hi)
         most = min(MOST, int(SHARE * self.pairs / max(1, free) ** 2), self.solver.steps_left(self.n_iter))
         if self.flat >= TIMES or free < 2 or most < 2:
             return False
         self.flat += 1
-        self.working.refine()
         score = part.score - self.state.centres()[part.codes]
-        steps, gain = free_steps(self.working.square, score, part.beta, *part[2:], len(self.qp.groups.sums), most)
+        steps, gain = free_steps(self._fine_square(idx), score, part.beta, *part[2:], len(self.qp.groups.sums), most)
         if gain <= FLAT * self.solver.tol * abs(self._dual()):
             return False
         self.n_iter += steps
         self.state.apply(idx, part.beta)
         return True
+
+    def _may_be_free(self) -> Floats:
+        """The members of the set, or the free variables where all steps were on rows of K and there is none."""
+        if self.set is not None:
+            return self.set.members
+        idx = self.state.support()
+        part = self.state.part(idx)
+        return idx[(part.beta > part.lo) & (part.beta < part.hi)]
+
+    def _fine_square(self, idx: Floats) -> Floats:
+        """K of these variables in its type: the set's square, or gathered where there is none."""
+        if self.set is not None:
+            self.set.refine()
+            return self.set.square
+        square = empty((len(idx), len(idx)), self.qp.source.dtype)
+        self.state.square(idx, idx, square, np.arange(len(idx)))
+        return square
 
     def _dual(self) -> float:
         """The program's value, by the scores as they are: 1/2 beta'(p + s)."""
@@ -261,6 +275,7 @@ class _Rounds:
         most = min(STEPS // len(score), self.solver.steps_left(self.n_iter))
         steps, self.on_rows, unbounded = row_steps(self.qp, part, score, target, most)
         self.n_iter += steps
+        self.pairs += float(steps) * np.count_nonzero(part.beta)
         state.apply(state.everyone, part.beta)
         return Status.INFEASIBLE if unbounded else None
 

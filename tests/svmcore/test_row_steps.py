@@ -159,3 +159,19 @@ def test_solve_pairs__the_same_bits_with_a_diagonal_that_is_told():
         box = np.minimum(y, 0.0), np.maximum(y, 0.0), np.zeros(600, np.int8)
         found.append((*solve_pairs(K, np.zeros(600), s, beta, *box, 1, 1e-3, 10**6, *more), beta.tobytes()))
     assert found[0] == found[1]
+
+
+def test_row_steps__flat_directions_are_looked_at_where_there_is_no_set(monkeypatch):
+    no_square(monkeypatch)
+    qp = program()
+    rough = SMO(tol=0.1).solve(qp)
+    asked, squares, square, steps = [], [], MemoryState.square, smo.free_steps
+    monkeypatch.setattr(MemoryState, "square", lambda self, idx, *to: (asked.append(idx), square(self, idx, *to))[1])
+    monkeypatch.setattr(smo, "free_steps", lambda K, *given: (squares.append(K), steps(K, *given))[1])
+    monkeypatch.setattr(smo, "SHARE", 1e9)
+    found = SMO(tol=0.1).solve(qp)
+    assert len(asked) == len(squares) > 0
+    free = np.flatnonzero((rough.beta > qp.lo) & (rough.beta < qp.hi))
+    np.testing.assert_array_equal(asked[0], free)
+    np.testing.assert_array_equal(squares[0], qp.source.matrix[np.ix_(free, free)])
+    assert found.certificate.dual > rough.certificate.dual
