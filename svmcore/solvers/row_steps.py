@@ -26,8 +26,8 @@ def begins_on_rows(qp: SignedQP, state: WorkingSetState) -> bool:
     source = qp.source
     if source.whole is None or source.dtype != np.float32 or qp.shift != 0.0 or not 0 < qp.m <= MOST:
         return False
-    one_each = qp.rows is None and len(qp.groups.sums) > 0
-    return one_each and qp.likely is None and isinstance(state, MemoryState) and not state.beta.any()
+    in_pairs = qp.rows is None and len(qp.groups.sums) > 0 and bool((qp.codes >= 0).all())
+    return in_pairs and qp.likely is None and isinstance(state, MemoryState) and not state.beta.any()
 
 
 def row_steps(qp: SignedQP, part: Part, score: Floats, target: float, most: int) -> tuple[int, bool, bool]:

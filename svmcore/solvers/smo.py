@@ -168,8 +168,7 @@ class _Rounds:
         if not len(first) and qp.likely is not None:
             first = qp.likely
         elif len(first) > ROOM:
-            part = self.state.part(first)
-            first = first[(part.beta > part.lo) & (part.beta < part.hi)]
+            first = self._free_of(first)
         if 0 < len(first) <= min(ROOM, working.capacity // 2):  # most of them will move
             working.makes_room(len(first))
             working.admit(first)
@@ -244,7 +243,10 @@ class _Rounds:
         """The members of the set, or the free variables where all steps were on rows of K and there is none."""
         if self.set is not None:
             return self.set.members
-        idx = self.state.support()
+        return self._free_of(self.state.support())
+
+    def _free_of(self, idx: Floats) -> Floats:
+        """Those of the variables that are at no bound."""
         part = self.state.part(idx)
         return idx[(part.beta > part.lo) & (part.beta < part.hi)]
 

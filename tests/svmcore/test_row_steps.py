@@ -8,6 +8,7 @@ from sklearn.svm import SVC as LibSVM
 
 from svmcore import SMO, Monitor, ResidentGram, SquaredHinge, Status, classification
 from svmcore.passes.steps.pairs import solve_pairs
+from svmcore.qp import Groups
 from svmcore.solvers import smo
 from svmcore.solvers.row_steps import begins_on_rows, row_steps
 from svmcore.solvers.working_set import WorkingSet
@@ -132,11 +133,18 @@ def test_row_steps__hard_margins():
         assert SMO().solve(qp).status == "infeasible"
 
 
+def in_one_group_but_one():
+    qp, codes = program(), np.zeros(N, np.int8)
+    codes[0] = -1
+    return dataclasses.replace(qp, groups=Groups((0.0,), codes))
+
+
 CASES = {
     "a start": lambda: (program(), np.where(np.arange(N) < 2, 0.5, 0.0) * table()[1]),
     "likely variables": lambda: (dataclasses.replace(program(), likely=np.arange(3)), np.zeros(N)),
     "float64": lambda: (program(dtype=np.float64), np.zeros(N)),
     "a shift of K": lambda: (dataclasses.replace(program(), shift=1.0), np.zeros(N)),
+    "a variable in no group": lambda: (in_one_group_but_one(), np.zeros(N)),
     "no sums": lambda: (program(bias="none"), np.zeros(N)),
 }
 

@@ -223,10 +223,10 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
     """SMO on one working set whose groups keep their sums; changes `s` (type of K) and `beta` (float64).
 
     `K` is C-contiguous and may be larger than the set: its first q rows and columns are the square. It may be of whole
-    numbers of a `unit`, with `s` of float32: see `svmcore.squares`. `own` (q,) is its diagonal, where that is
-    known: in a large K each entry of it is in a page of its own. `codes` (q,) are groups 0 ... n_groups - 1. A step
-    in a long set is `FURTHER` times the best one of its pair. Mangasarian, Musicant (1999), Successive overrelaxation
-    for support vector machines, IEEE Transactions on Neural Networks 10, do so with single variables.
+    numbers of a `unit`, with `s` of float32: see `svmcore.squares`. `own` (q,) is its diagonal, where that is known: in
+    a large K each entry of it is in a page of its own. `codes` (q,) are groups 0 ... n_groups - 1. A step in a long set
+    is `FURTHER` times the best one of its pair. Mangasarian, Musicant (1999), Successive overrelaxation for support
+    vector machines, IEEE Transactions on Neural Networks 10, do so with single variables.
 
     Returns
     -------
