@@ -36,6 +36,9 @@ def coarse_unit(qp: SignedQP) -> float | None:
     return float(qp.diagonal.max()) / MOST or None
 
 
+MOSTLY = 0.5  # of a set is known where it is copied from another one's square
+
+
 @dataclasses.dataclass(eq=False)
 class Known:
     """K[members, members] + shift, or in whole numbers of a unit, in the first rows and columns of `square`."""
@@ -96,6 +99,9 @@ def gather_known(
     """As `gather_square` in the form of the `known` square, from which it is where that has the pair."""
     row, column = places[rows], places[columns]
     met, there = row >= 0, column >= 0
+    if np.count_nonzero(there) < MOSTLY * len(columns):  # nearly every row would be read all the same
+        gather_square(matrix, rows, columns, out, at, shift=known.shift, unit=known.unit)
+        return
     old, new = np.flatnonzero(there), np.flatnonzero(~there)
     gather_square(matrix, rows[~met], columns, out, at[~met], shift=known.shift, unit=known.unit)
     gather_square(known.square, row[met], column[old], out, at[met], old)

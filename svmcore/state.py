@@ -20,7 +20,18 @@ from svmcore.sources.base import lookups, matvec
 from svmcore.sources.running import COLUMNS
 from svmcore.squares import gather_known, squares
 
-__all__ = ["Ends", "MemoryState", "Part", "WorkingSetState", "behind", "ends_of", "gap_of", "joined", "worst_of"]
+__all__ = [
+    "Ends",
+    "MemoryState",
+    "Part",
+    "WorkingSetState",
+    "behind",
+    "ends_of",
+    "gap_of",
+    "joined",
+    "middles",
+    "worst_of",
+]
 
 
 class Part(NamedTuple):
@@ -57,6 +68,12 @@ def gap_of(ends: Ends) -> float:
     """The largest gap of a group, at least 0, or projected gradient of a variable in none."""
     *grouped, (m, low) = ends
     return max(0.0, m, -low, *(high - least for high, least in grouped))
+
+
+def middles(ends: Ends) -> Floats:
+    """(k + 1,) middle of the extremes of each group, 0 where it has but one, last 0 for variables in none."""
+    *grouped, _ = ends
+    return np.array([*(0.5 * (m + low) if np.isfinite(m + low) else 0.0 for m, low in grouped), 0.0])
 
 
 def worst_of(part: Part, q: int, outside: Floats, ends: Ends) -> Floats:
@@ -114,13 +131,8 @@ class WorkingSetState(ABC):
         return gap_of(self.ends())
 
     def centres(self) -> Floats:
-        """(k + 1,) middle of the extremes of each group, last 0 for variables in none.
-
-        Less it, the scores that decide are small, and float32 tells them well apart.
-        """
-        *grouped, _ = self.ends()
-        middles = [0.5 * (m + low) if np.isfinite(m + low) else 0.0 for m, low in grouped]
-        return np.array([*middles, 0.0])
+        """(k + 1,) as `middles`: less it, the scores that decide are small, and float32 tells them well apart."""
+        return middles(self.ends())
 
     @abstractmethod
     def candidates(self, q: int, outside: Floats) -> Floats:

@@ -37,6 +37,7 @@ from svmcore.state import MemoryState, Part, WorkingSetState
 __all__ = ["SMO"]
 
 WHOLE = 1024  # rows up to which a problem in memory is one working set
+NEARLY = 0.03  # of the gap on all rows is what a set that begins with nearly all that it will need is solved to
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 AIM = 0.7  # of tol, with float32 columns: what their rounding moves is seen by the proof, and costs another round
 DIRECT = 4096  # most variables of a set that is finished directly
@@ -155,23 +156,33 @@ class _Rounds:
             return WholeSet(self.state, K)
         return None
 
-    def _start_set(self) -> WorkingSet:
-        """One of the variables that are not 0, or are likely not to be."""
+    @property
+    def _capacity(self) -> int:
+        """Most members of a working set."""
         qp = self.qp
         least = 2 if qp.groups.codes is None else 2 * (len(qp.groups.sums) + 1)  # a pair of each group, and of none
         capacity = min(self.solver.working_set, max(BEYOND, qp.source.capacity * (1 if qp.rows is None else 2)))
         if qp.source.scratch_bytes is not None:
             entries = qp.source.scratch_bytes / ((1.0 + FEW**2) * qp.source.dtype.itemsize)
             capacity = min(capacity, int(entries**0.5) - PADDING)
-        working = WorkingSet(self.state, qp, min(qp.m, max(least, capacity)))
+        return min(qp.m, max(least, capacity))
+
+    def _start_set(self) -> WorkingSet:
+        """One of the variables that are not 0, or are likely not to be."""
         first = self.state.support()
-        if not len(first) and qp.likely is not None:
-            first = qp.likely
+        if not len(first) and self.qp.likely is not None:
+            first = self.qp.likely
         elif len(first) > ROOM:
             first = self._free_of(first)
-        if 0 < len(first) <= min(ROOM, working.capacity // 2):  # most of them will move
-            working.makes_room(len(first))
-            working.admit(first)
+        fits = 0 < len(first) <= min(ROOM, self._capacity // 2)  # then most of them will move
+        return self._set_of(first if fits else first[:0])
+
+    def _set_of(self, members: Floats) -> WorkingSet:
+        """One that begins with these."""
+        working = WorkingSet(self.state, self.qp, self._capacity)
+        if len(members):
+            working.makes_room(len(members))
+            working.admit(members)
         return working
 
     def run(self) -> Outcome:
@@ -266,7 +277,7 @@ class _Rounds:
         return 0.5 * float(part.beta @ (self.qp.p[idx] + part.score))
 
     def _row_round(self) -> Status | None:
-        """Solve on all rows of K itself, apply; the next round is on a working set where a square is worth it."""
+        """Solve on all rows of K itself, or from there on a working set where that is worth it; apply."""
         state, target = self.state, 0.7 * self.aim
         assert isinstance(state, MemoryState)
         part = state.part(state.everyone)
@@ -274,12 +285,29 @@ class _Rounds:
         if self._precision(score, target) != np.float32:
             self.on_rows = False
             return None
-        most = min(STEPS // len(score), self.solver.steps_left(self.n_iter))
-        steps, self.on_rows, unbounded = row_steps(self.qp, part, score, target, most)
-        self.n_iter += steps
-        self.pairs += float(steps) * np.count_nonzero(part.beta)
+        s, most = score.astype(np.float32), min(STEPS // len(score), self.solver.steps_left(self.n_iter))
+        begun = row_steps(self.qp, part, s, target, most, self._capacity)
+        self._counts(begun.n_iter, int(np.count_nonzero(part.beta)))
+        unbounded = begun.unbounded
+        if begun.members is not None:
+            self.on_rows = False
+            unbounded = self._goes_on(begun.members, part, s, max(target, NEARLY * begun.gap))
         state.apply(state.everyone, part.beta)
         return Status.INFEASIBLE if unbounded else None
+
+    def _goes_on(self, members: Floats, part: Part, s: Floats, target: float) -> bool:
+        """Solve on a working set of these `members`, from scores `s` of all: as `_pairs`, whether a step had no end."""
+        self.set = self._set_of(members)
+        some = Part(*(values[members] for values in part))
+        steps, unbounded = self._pairs(some, s[members].astype(np.float64), None, target)
+        self._counts(steps, len(members))
+        part.beta[members] = some.beta
+        return unbounded
+
+    def _counts(self, steps: int, q: int) -> None:
+        """Take down pair steps on q variables."""
+        self.n_iter += steps
+        self.pairs += float(steps) * q
 
     def _round(self) -> Status | None:
         """Admit violators, solve on the square, apply; a status where nothing is left to do."""
@@ -289,8 +317,7 @@ class _Rounds:
         part, target = self.state.part(idx), max(0.7 * self.aim, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
         steps, unbounded = self._pairs(part, score, _moving(part, score, REACH * gap), target)
-        self.n_iter += steps
-        self.pairs += float(steps) * len(idx)
+        self._counts(steps, len(idx))
         self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
         finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
         rounded = self.qp.source.dtype == np.float32 and self.qp.source.exact is not None

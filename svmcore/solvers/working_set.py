@@ -16,6 +16,7 @@ ROOM = 2048  # variables that a set may have however few of them are free: the s
 LARGE = 4  # rooms that may move: sets of so many variables outgrow theirs, and are in 16 bits from the start
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
 FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
+STRIP = 128  # newcomers whose rows are gathered before they are mirrored, and need not be gathered for the next
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
 
 
@@ -70,7 +71,7 @@ class WorkingSet:
         self.state.in_units(None)
         del self._memory, self.square
         self._take_memory()
-        self.state.square(self.members, self.members, self.square, np.arange(len(self.members)))
+        self._fill(np.arange(len(self.members)))
 
     def advance(self, newcomers: int) -> None:
         """Admit about so many of the worst violators outside; at least half of a full set stays."""
@@ -95,8 +96,21 @@ class WorkingSet:
         self.outside[newcomers] = False
         self.members = np.concatenate([self.members, newcomers[: len(fresh)]])
         self.members[places] = newcomers
-        self.state.square(newcomers, self.members, self.square, places)
-        mirror_rows(self.square, places, len(self.members))
+        self._fill(fresh)
+        if surplus:
+            self._write(leaving, len(self.members))
+
+    def _fill(self, places: Floats) -> None:
+        """The rows and columns of the last members, at these `places`: of each pair of them one value is gathered."""
+        step = STRIP if self.qp.source.whole is not None else max(1, len(places))
+        for start in range(0, len(places), step):
+            some = places[start : start + step]
+            self._write(some, int(some[-1]) + 1)
+
+    def _write(self, places: Floats, q: int) -> None:
+        """The rows and columns of the members at `places` among the first q."""
+        self.state.square(self.members[places], self.members[:q], self.square, places)
+        mirror_rows(self.square, places, q)
 
 
 class WholeSet:

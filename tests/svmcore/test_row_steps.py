@@ -10,7 +10,7 @@ from svmcore import SMO, Monitor, ResidentGram, SquaredHinge, Status, classifica
 from svmcore.passes.steps.pairs import solve_pairs
 from svmcore.qp import Groups
 from svmcore.solvers import smo
-from svmcore.solvers.row_steps import begins_on_rows, row_steps
+from svmcore.solvers.row_steps import _left, begins_on_rows, row_steps
 from svmcore.solvers.working_set import WorkingSet
 from svmcore.state import MemoryState
 
@@ -68,35 +68,85 @@ def test_row_steps__end_at_libsvm_s_objective_without_a_square(held, loss, monke
     assert solution.certificate.dual == pytest.approx(expected, rel=1e-6)
 
 
-def test_row_steps__go_on_with_a_square_of_what_has_moved_where_they_come_back(monkeypatch):
-    monkeypatch.setattr("svmcore.solvers.row_steps.SOME", 64)
+@pytest.mark.parametrize("short", [False, True], ids=["all that is known", "some of it"])
+def test_row_steps__go_on_with_a_square_where_it_is_known_who_will_be_in_it(short, monkeypatch):
+    monkeypatch.setattr("svmcore.solvers.row_steps.SOME", 16)
+    monkeypatch.setattr("svmcore.solvers.row_steps.WORTH", 100.0)
+    if short:
+        monkeypatch.setattr("svmcore.solvers.row_steps.MARGIN", 0.1)
     qp = program(C=1e3, noise=0.3)
-    first, steps, admit = [], [], WorkingSet.admit
-    monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (first.append(np.sort(idx)), admit(self, idx))[1])
-    monkeypatch.setattr(smo, "row_steps", lambda *given: (steps.append(row_steps(*given)), steps[-1])[1])
-    moved, apply = [], MemoryState.apply
-    monkeypatch.setattr(
-        MemoryState, "apply", lambda self, idx, beta: (apply(self, idx, beta), moved.append(self.snapshot()))[0]
-    )
+    first, begun, admit = [], [], WorkingSet.admit
+    monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (first.append(idx), admit(self, idx))[1])
+    monkeypatch.setattr(smo, "row_steps", lambda *given: (begun.append(row_steps(*given)), begun[-1])[1])
     solution = SMO().solve(qp)
-    assert [told[1:] for told in steps] == [(False, False)]
-    np.testing.assert_array_equal(first[0], np.flatnonzero(moved[0]))
+    assert len(begun) == 1
+    np.testing.assert_array_equal(first[0], begun[0].members)
+    assert len(first[0]) < N
+    assert (np.setdiff1d(np.flatnonzero(solution.beta), first[0]).size > 0) == short
+    assert solution.n_iter > begun[0].n_iter
     assert solution.status == "converged"
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     assert solution.certificate.dual == pytest.approx(SMO().solve(qp).certificate.dual, rel=1e-4)
-    assert len(steps) == 1
+
+
+def begun_at(qp, steps, largest=N):
+    """After so many steps at most; with the variables and their scores."""
+    state = MemoryState(qp, np.zeros(qp.m))
+    part, s = state.part(state.everyone), qp.p.astype(np.float32)
+    return row_steps(qp, part, s, 1e-3, steps, largest), part, s
+
+
+def test_row_steps__members_are_who_moved_and_who_are_next_to(monkeypatch):
+    monkeypatch.setattr("svmcore.solvers.row_steps.SOME", 16)
+    monkeypatch.setattr("svmcore.solvers.row_steps.WORTH", 100.0)
+    qp = program(C=1e3, noise=0.3)
+    begun, part, s = begun_at(qp, 10**6)
+    moved = np.flatnonzero(part.beta)
+    assert np.isin(moved, begun.members).all()
+    grows, shrinks = part.beta < qp.hi, part.beta > qp.lo
+    centre = (s[grows].max() + s[shrinks].min()) / 2
+    behind = np.where(grows, centre - s, s - centre)  # of those at 0: the less the sooner they move
+    wants = np.flatnonzero((behind < 0) & (part.beta == 0))
+    assert len(begun.members) == len(moved) + int(1.5 * len(wants))
+    others = np.setdiff1d(begun.members, moved)
+    left = np.setdiff1d(np.arange(N), begun.members)
+    assert behind[others].max() <= behind[left].min()
+    assert begun_at(qp, 10**6, largest=len(begun.members) - 1)[0].n_iter > begun.n_iter
+
+
+def test_row_steps__a_square_that_saves_less_than_it_costs_is_not_made(monkeypatch):
+    monkeypatch.setattr("svmcore.solvers.row_steps.SOME", 16)
+    monkeypatch.setattr("svmcore.solvers.row_steps.WORTH", 1e-3)
+    begun, part, _ = begun_at(program(C=1e3, noise=0.3), 10**6)
+    assert begun.members is None
+    assert begun.gap <= 1e-3
+    assert begun.n_iter > np.count_nonzero(part.beta)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "left"),
+    [
+        ([np.inf, 1.0], 0.0),  # nothing to go by
+        ([np.inf, 1.0, 0.1], 512.0),  # a tenth for each 256
+        ([np.inf, 1.0, 0.5], 512.0),  # half of it for each: more than there have been
+        ([np.inf, 10.0, 1.0, 0.1, 0.01], 256.0),
+        ([np.inf, 1.0, 1.0, 1.0, 0.01], 256.0),  # the last half is told by: a tenth for each 256
+        ([np.inf, 0.1, 0.2], 512.0),  # it rises
+        ([np.inf, 0.1, 0.0001], 0.0),  # below the target
+    ],
+)
+def test_left__steps_that_a_gap_will_take(gaps, left):
+    assert _left(gaps, 1e-3) == pytest.approx(left)
 
 
 @pytest.mark.parametrize("C", [0.01, 0.1, 1.0])
 def test_row_steps__true_gap_is_the_target_s(C):
     """By scores that are formed anew, in float64."""
     qp = program(C=C)
-    state = MemoryState(qp, np.zeros(N))
-    part = state.part(state.everyone)
-    n_iter, fresh, unbounded = row_steps(qp, part, part.score, 1e-3, 10**6)
-    assert n_iter > 0
-    assert fresh
-    assert not unbounded
+    begun, part, _ = begun_at(qp, 10**6)
+    assert begun.n_iter > 0
+    assert begun.members is None
+    assert not begun.unbounded
     score = qp.p - qp.source.matrix.astype(np.float64) @ part.beta
     grows, shrinks = part.beta < qp.hi, part.beta > qp.lo
     assert score[grows].max() - score[shrinks].min() <= 1.01e-3
@@ -126,9 +176,7 @@ def test_row_steps__hard_margins():
     assert (y * (found.decision) >= 0.998).all()
     again = np.concatenate([np.arange(N), [0]])  # one row twice, with both labels
     qp = classification(ResidentGram(np.ascontiguousarray(K[np.ix_(again, again)])), np.append(y, -y[0]), np.inf)
-    state = MemoryState(qp, np.zeros(N + 1))
-    part = state.part(state.everyone)
-    assert row_steps(qp, part, part.score, 1e-3, 10**6)[2]  # a step between the two has no end
+    assert begun_at(qp, 10**6)[0].unbounded  # a step between the two has no end
     with pytest.warns(UserWarning, match="infeasible"):
         assert SMO().solve(qp).status == "infeasible"
 

@@ -65,6 +65,16 @@ def test_square__is_copied_from_the_last_one_where_that_has_the_pair(kind, sourc
 
 
 @pytest.mark.usefixtures("no_squares")
+def test_square__is_not_copied_where_little_of_it_is_known():
+    qp, beta = of_integers("one", 6, source=ResidentGram, dtype=np.float32)
+    held, members = np.array([8, 2]), np.array([3, 8, 0, 2, 5])
+    squares().keep(qp.source, qp.shift, held, square_of(qp, held, held) + np.float32(1000.0))
+    out = np.empty((5, 5), np.float32)
+    MemoryState(qp, beta).square(members, members, out, np.arange(5))
+    np.testing.assert_array_equal(out, square_of(qp, members, members))
+
+
+@pytest.mark.usefixtures("no_squares")
 def test_square__of_another_K_or_shift_is_not_copied():
     qp, beta = of_integers("shift", 7)
     held = np.array([0, 1])
@@ -113,6 +123,25 @@ def test_working_set__its_square_is_that_of_its_members_as_it_grows_and_changes(
             np.testing.assert_array_equal(np.flatnonzero(~working.outside), np.sort(members))
             np.testing.assert_array_equal(working.square[:q, :q], square_of(qp, members, members))
         working.release()
+
+
+@pytest.mark.usefixtures("no_squares")
+@pytest.mark.parametrize("strip", [1, 3, 100])
+@pytest.mark.parametrize("source", [ResidentGram, AFewAtOnce])
+def test_working_set__of_each_pair_of_newcomers_one_value_is_gathered_in_strips(strip, source, monkeypatch):
+    monkeypatch.setattr(working_set, "STRIP", strip)
+    qp, beta = of_integers("one", 5, source=source, dtype=np.float32)
+    state, asked = MemoryState(qp, beta), []
+    square = state.square
+    count = lambda idx, to, *where: (asked.append(len(idx) * len(to)), square(idx, to, *where))  # noqa: E731
+    monkeypatch.setattr(state, "square", count)
+    working = WorkingSet(state, qp, 7)
+    for newcomers in ([0, 1, 8], [5, 2, 7, 9], [3, 4]):  # the last ones take the places of others
+        working.admit(np.array(newcomers))
+        q = len(working.members)
+        np.testing.assert_array_equal(working.square[:q, :q], square_of(qp, working.members, working.members))
+    if source is ResidentGram and strip == 1:
+        assert sum(asked) == 7 * 8 / 2 + 2 * 7
 
 
 @pytest.mark.usefixtures("no_squares")

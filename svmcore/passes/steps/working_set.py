@@ -7,7 +7,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["count_free", "extremes", "mirror_rows", "moving", "violators"]
+__all__ = ["count_free", "count_wanting", "extremes", "mirror_rows", "moving", "violators"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
@@ -42,6 +42,19 @@ def count_free(beta, lo, hi):  # type: ignore[no-untyped-def]
     for i in range(len(beta)):
         free += lo[i] < beta[i] < hi[i]
     return free
+
+
+@njit
+def count_wanting(s, beta, lo, hi, codes, centres):  # type: ignore[no-untyped-def]
+    """How many variables are not 0, and how many others want to move: away from the centre of their group."""
+    moved, wanted = 0, 0
+    for i in range(len(s)):
+        x = s[i] - centres[codes[i]]
+        if beta[i] != 0.0:
+            moved += 1
+        elif (beta[i] < hi[i] and x > 0.0) or (beta[i] > lo[i] and x < 0.0):
+            wanted += 1
+    return moved, wanted
 
 
 @njit(makes_arrays=True)
