@@ -92,8 +92,8 @@ class ProblemResult:
     @property
     def handover(self) -> Handover:
         """What the next problem of its chain starts from."""
-        error = self.certificate.get("error")
-        return Handover(self.support, self.rows, self.beta, self.residual, math.inf if error is None else error)
+        error, held = self.certificate.get("error"), self.n_bounded / max(1, self.n_support)
+        return Handover(self.support, self.rows, self.beta, self.residual, math.inf if error is None else error, held)
 
     def solution(self, qp: SignedQP) -> Solution | None:
         """That of its program `qp`, the same bits whether it was found just now or long ago; see `restored`."""

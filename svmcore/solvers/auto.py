@@ -82,6 +82,10 @@ class Auto(Solver):
         """As pairs have it, which it chooses where columns are all that is known of K."""
         return self._pairs.shares(qp) if qp.source.rank is None else 0
 
+    def begins_anew(self, qp: SignedQP) -> bool:
+        """As pairs do, where it chooses them."""
+        return qp.source.rank is None and self._pairs.begins_anew(qp)
+
     @cached_property
     def _pairs(self) -> SMO:
         """What it chooses most often."""

@@ -203,6 +203,10 @@ class Solver(Plugin, ABC):
         if len(qp.groups.sums) > 1 and not self.solves.two_groups:
             raise Unsupported(f"solver {self.name!r} takes programs with one equality; smo takes two")
 
+    def begins_anew(self, qp: SignedQP) -> bool:
+        """Whether a solve of `qp` from nothing is as fast as from a start that is far from its answer."""
+        return False
+
     @one_blas_thread()
     def solve(
         self,

@@ -16,7 +16,7 @@ from svmcore.passes.steps.pairs import solve_pairs
 from svmcore.passes.steps.working_set import count_wanting
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
-from svmcore.state import MemoryState, Part, WorkingSetState, behind, ends_of, middles
+from svmcore.state import Part, behind, ends_of, middles
 
 __all__ = ["Begun", "begins_on_rows", "row_steps"]
 
@@ -26,13 +26,12 @@ MARGIN = 1.5  # times the variables that want to move and have not are its membe
 WORTH = 0.3  # if these are q of m, they are where q^2 entries of K are not over this times the m - q less of each step
 
 
-def begins_on_rows(qp: SignedQP, state: WorkingSetState) -> bool:
-    """Whether a solve from this state begins on K itself: it is in memory and not too large, and nothing is known."""
+def begins_on_rows(qp: SignedQP) -> bool:
+    """Whether a solve begins on K itself: it is in memory and not too large, and nobody knows who will be needed."""
     source = qp.source
     if source.whole is None or source.dtype != np.float32 or qp.shift != 0.0 or not 0 < qp.m <= MOST:
         return False
-    in_pairs = qp.rows is None and len(qp.groups.sums) > 0 and bool((qp.codes >= 0).all())
-    return in_pairs and qp.likely is None and isinstance(state, MemoryState) and not state.beta.any()
+    return qp.rows is None and len(qp.groups.sums) > 0 and bool((qp.codes >= 0).all()) and qp.likely is None
 
 
 class Begun(NamedTuple):

@@ -110,6 +110,10 @@ class SMO(Solver):
         """
         return qp.source.shares if can_shrink(qp) and self.time_limit is None else 0
 
+    def begins_anew(self, qp: SignedQP) -> bool:
+        """Where its first steps are on K itself."""
+        return begins_on_rows(qp)
+
     def aim(self, qp: SignedQP) -> float:
         """The gap to solve for."""
         return self.tol * (AIM if qp.source.dtype == np.float32 else 1.0)
@@ -140,7 +144,7 @@ class _Rounds:
         self.least, self.idle = np.inf, 0  # gap so far, and rounds since it fell
         self.dual = -np.inf  # when that was last too many of them
         self.set: WorkingSet | WholeSet | None = self._whole_set()
-        self.on_rows = self.set is None and begins_on_rows(qp, state)
+        self.on_rows = self.set is None and isinstance(state, MemoryState) and begins_on_rows(qp)
 
     @property
     def working(self) -> WorkingSet | WholeSet:

@@ -49,13 +49,34 @@ def test_chain__solves_what_is_not_found_and_no_more_than_is_asked_for():
 def test_handover__of_the_same_program_takes_no_step_and_knows_the_scores():
     first, again = answers([AtC(2.0), AtC(2.0)])
     qp, solution = first
-    beta, score, error = Handover.of(qp, solution).start(qp, SVC(), qp.p)
+    beta, score, error, freed = Handover.of(qp, solution).start(qp, SVC(), qp.p)
+    assert freed == 0.0
     assert np.array_equal(beta, solution.beta)
     outputs = GRAM.columns(np.arange(60)) @ beta
     assert score == pytest.approx(qp.p - outputs, abs=1e-12)
     assert np.abs(score - (qp.p - outputs)).max() <= error == solution.certificate.error < 1e-12
     assert again[1].n_iter <= 1
     assert Handover.of(qp, solution).start(qp, SVC(), None).score is None
+
+
+def test_chain__leaves_a_start_most_of_which_bounds_held_where_nothing_is_as_good(monkeypatch):
+    started, solve = [], SMO.solve
+    monkeypatch.setattr(
+        SMO, "solve", lambda self, qp, beta, *more: (started.append(beta), solve(self, qp, beta, *more))[1]
+    )
+    for anew in (False, True):
+        started.clear()
+        monkeypatch.setattr(SMO, "begins_anew", lambda self, qp, anew=anew: anew)
+        chain = list(answers(map(AtC, (0.01, 0.1, 10.0))))
+        held = [
+            (np.abs(solution.beta) >= C).sum() / (solution.beta != 0).sum()
+            for C, (_, solution) in zip((0.01, 0.1), chain, strict=False)
+        ]
+        assert held[0] > 0.5
+        assert [beta is None for beta in started] == [True, *(anew and share > 0.5 for share in held)]
+    qp, solution = chain[0]
+    share = Handover.of(qp, solution).start(chain[1][0], SVC(), qp.p).freed
+    assert share == pytest.approx(np.isin(np.abs(solution.beta), 0.01).sum() / (solution.beta != 0).sum())
 
 
 def test_chain__has_the_objectives_of_problems_alone():

@@ -10,6 +10,8 @@ from svmcore import SMO, Monitor, ResidentGram, SquaredHinge, Status, classifica
 from svmcore.passes.steps.pairs import solve_pairs
 from svmcore.qp import Groups
 from svmcore.solvers import smo
+from svmcore.solvers.auto import Auto
+from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.row_steps import _left, begins_on_rows, row_steps
 from svmcore.solvers.working_set import WorkingSet
 from svmcore.state import MemoryState
@@ -188,23 +190,35 @@ def in_one_group_but_one():
 
 
 CASES = {
-    "a start": lambda: (program(), np.where(np.arange(N) < 2, 0.5, 0.0) * table()[1]),
-    "likely variables": lambda: (dataclasses.replace(program(), likely=np.arange(3)), np.zeros(N)),
-    "float64": lambda: (program(dtype=np.float64), np.zeros(N)),
-    "a shift of K": lambda: (dataclasses.replace(program(), shift=1.0), np.zeros(N)),
-    "a variable in no group": lambda: (in_one_group_but_one(), np.zeros(N)),
-    "no sums": lambda: (program(bias="none"), np.zeros(N)),
+    "likely variables": lambda: dataclasses.replace(program(), likely=np.arange(3)),
+    "float64": lambda: program(dtype=np.float64),
+    "a shift of K": lambda: dataclasses.replace(program(), shift=1.0),
+    "a variable in no group": in_one_group_but_one,
+    "no sums": lambda: program(bias="none"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_begins_on_rows__only_where_it_pays(case, monkeypatch):
-    qp, plain = program(), np.zeros(N)
-    assert begins_on_rows(qp, MemoryState(qp, plain))
-    other, beta = CASES[case]()
-    assert not begins_on_rows(other, MemoryState(other, beta))
+    qp = program()
+    assert begins_on_rows(qp)
+    assert not begins_on_rows(CASES[case]())
+    assert SMO().begins_anew(qp)
+    assert Auto().begins_anew(qp)
+    assert not DualAscent().begins_anew(qp)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", N - 1)
-    assert not begins_on_rows(qp, MemoryState(qp, plain))
+    assert not begins_on_rows(qp)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0])
+def test_row_steps__go_on_from_a_start(factor, monkeypatch):
+    no_square(monkeypatch)
+    before = SMO(tol=1e-5).solve(program(C=1.0))
+    qp = program(C=2.0)
+    alone, after = SMO(tol=1e-5).solve(qp), SMO(tol=1e-5).solve(qp, factor * before.beta)
+    assert after.certificate.dual == pytest.approx(alone.certificate.dual, rel=1e-7)
+    assert after.n_iter > 0
+    assert SMO(tol=1e-5).solve(qp, alone.beta).n_iter == 0
 
 
 def test_solve_pairs__the_same_bits_with_a_diagonal_that_is_told():

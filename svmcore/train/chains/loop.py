@@ -28,15 +28,20 @@ Solved = tuple[SignedQP, Solution]
 class Start(NamedTuple):
     """Where a solve begins: variables (m,), and the scores of its program there (m,); None where they are not known.
 
-    Scores are right within `error`.
+    Scores are right within `error`; `freed` is the share of the variables other than 0 that were held by a bound which
+    is further away now: they will all move.
     """
 
     beta: Floats | None = None
     score: Floats | None = None
     error: float = math.inf
+    freed: float = 0.0
 
 
 NOWHERE = Start()
+FAR = (
+    0.5  # of its variables freed is a start from which nothing is saved, where a solve from nothing asks for no columns
+)
 
 
 class Handover(NamedTuple):
@@ -52,6 +57,8 @@ class Handover(NamedTuple):
         (m,) p - u of all variables, which neither bounds nor ridge change.
     error
         Bound of the error of every u.
+    bounded
+        Share of these variables that are at a bound.
     """
 
     support: Floats
@@ -59,6 +66,7 @@ class Handover(NamedTuple):
     beta: Floats
     residual: Floats
     error: float = math.inf
+    bounded: float = 0.0
 
     @classmethod
     def of(cls, qp: SignedQP, solution: Solution) -> "Handover":
@@ -66,7 +74,8 @@ class Handover(NamedTuple):
         beta = np.asarray(solution.beta, np.float64)
         support = np.flatnonzero(beta)
         residual = solution.score + qp.ridge * beta
-        return cls(support, qp.rows_of(support), beta[support], residual, solution.certificate.error)
+        held = _held(qp, support, beta[support])
+        return cls(support, qp.rows_of(support), beta[support], residual, solution.certificate.error, held)
 
     def start(self, qp: SignedQP, task: Task, p: Floats | None) -> Start:
         """Where `qp`, of the machine `task`, begins; `p` (m,) is that of the program before, None if it is not known.
@@ -85,7 +94,14 @@ class Handover(NamedTuple):
                 beta[at] *= total / held
         if p is None or any(qp.groups.sums):
             return Start(beta)
-        return Start(beta, self.residual + (qp.p - p) - qp.ridge * beta, self.error)
+        freed = self.bounded - _held(qp, self.support, self.beta)
+        return Start(beta, self.residual + (qp.p - p) - qp.ridge * beta, self.error, max(0.0, freed))
+
+
+def _held(qp: SignedQP, idx: Floats, beta: Floats) -> float:
+    """Share of the variables `idx`, of values `beta`, that are at a bound of `qp`."""
+    at_bound = (beta <= qp.lo[idx]) | (beta >= qp.hi[idx])
+    return float(at_bound.mean()) if len(idx) else 0.0
 
 
 class Problem(ABC, Generic[Kept]):
@@ -137,8 +153,10 @@ class Problem(ABC, Generic[Kept]):
         qp, before = self.program(), self.after(before)
         solution = self.known(qp, before)
         if solution is None:
-            beta, score, error = self.start(qp, before)
-            solution = self.solver.solve(qp, beta, self.monitor(qp), score, error)
+            start = self.start(qp, before)
+            if start.freed > FAR and self.solver.begins_anew(qp):
+                start = NOWHERE
+            solution = self.solver.solve(qp, start.beta, self.monitor(qp), start.score, start.error)
         return self.keep(qp, solution)
 
 
