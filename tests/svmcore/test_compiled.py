@@ -16,8 +16,8 @@ PAIRS = (REALS, KEYS, *BOX, KEYS, REALS, SQUARE, SQUARE, REAL, WHOLE, REAL)
 LINEAR = (PLACES, PLACES, REALS, REAL, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REAL, numba.boolean[::1])
 LOOPS = [
     (_solve_short, (SQUARE, *PAIRS)),
-    (_solve_long, (SQUARE, *PAIRS, REAL)),
-    (_solve_long, (numba.uint16[:, ::1], *PAIRS, REAL)),
+    (_solve_long, (SQUARE, *PAIRS, REAL, PLACES)),
+    (_solve_long, (numba.uint16[:, ::1], *PAIRS, REAL, PLACES)),
     (dense_pass, (REAL[:, ::1], *LINEAR)),
     (csr_pass, (REALS, PLACES, PLACES, *LINEAR)),
 ]

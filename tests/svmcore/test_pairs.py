@@ -206,7 +206,7 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
     y, codes = np.where(rng.random(200) < 0.5, 1.0, -1.0), rng.integers(0, groups, 200).astype(np.int8)
     lo, hi, ridge = np.minimum(5.0 * y, 0.0), np.maximum(5.0 * y, 0.0), np.where(X[:, 0] > 0, 0.0, 0.1)
     found = []
-    for solve, factor in ((pairs._solve_short, (1.0,)), (pairs._solve_long, (1.0, 1.0))):
+    for solve, factor in ((pairs._solve_short, (1.0,)), (pairs._solve_long, (1.0, 1.0, np.array([0])))):
         s, beta = y.astype(dtype), np.zeros(200)
         up, low = (np.where(codes == np.arange(groups)[:, None], 0.0, pairs.FAR).astype(dtype) for _ in range(2))
         up[:, hi == 0.0], low[:, lo == 0.0] = pairs.FAR, pairs.FAR
@@ -215,6 +215,41 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
         found.append((*told, beta.tolist(), s.tolist()))
     assert found[0] == found[1]
     assert found[0][0] > 100
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("held", [slice(0, 512), slice(300, 1100), slice(900, 1200), slice(100, 200)], ids=str)
+def test_solve_pairs__leaves_blocks_out_in_which_no_variable_moves(held, groups):
+    """The steps are those of the variables that move, alone."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(1200, 3))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)).astype(np.float32)
+    y, codes = (
+        np.where(X[:, 0] + 0.5 * rng.normal(size=1200) > 0, 1.0, -1.0),
+        rng.integers(0, groups, 1200).astype(np.int8),
+    )
+    C = np.full(1200, 2.0)
+    C[held] = 0.0
+    at = np.flatnonzero(C)
+    found = []
+    for idx in (np.arange(1200), at):
+        lo, hi, s, beta = -C[idx] * (y[idx] < 0), C[idx] * (y[idx] > 0), y[idx].astype(np.float32), np.zeros(len(idx))
+        square = np.ascontiguousarray(K[np.ix_(idx, idx)])
+        told = solve_pairs(square, np.zeros(len(idx)), s, beta, lo, hi, codes[idx], groups, 1e-3, 10**6)
+        whole, score = np.zeros(1200), np.zeros(1200, np.float32)
+        whole[idx], score[idx] = beta, s
+        found.append((*told, whole.tolist(), score[at].tolist()))
+    if len(at) > 512:  # shorter sets take plain steps
+        assert found[0] == found[1]
+    assert found[0][1] <= 1e-3
+
+
+def test_solve_pairs__where_no_variable_moves_no_step_is_taken():
+    s, nothing = np.ones(900, np.float32), np.zeros(900)
+    told = solve_pairs(
+        np.eye(900, dtype=np.float32), nothing, s, nothing, nothing, nothing, nothing.astype(np.int8), 1, 1e-3, 9
+    )
+    assert told == (0, 0.0, False)
 
 
 @pytest.mark.parametrize("n", [pairs.SHORT, pairs.SHORT + 1, 900, pairs.NEAR + 1])

@@ -64,13 +64,13 @@ def _ask_ahead(K, i, start, q):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _step_and_extremes(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+def _step_and_extremes(s, t, K, i, j, g, up_penalty, low_penalty, starts):  # type: ignore[no-untyped-def]
     """S -= t (K_i - K_j); in group g the largest key of s that may grow and the smallest that may shrink.
 
     Each with the start of its block.
     """
     top, bottom, up_block, low_block = LEAST, MOST, 0, 0
-    for start in range(0, len(s), BLOCK):
+    for start in starts:
         largest, smallest, first = LEAST, MOST, np.uintp(start)
         _ask_ahead(K, j, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
@@ -103,13 +103,13 @@ def _gain_key(s_i, eta_i, s_t, penalty, eta_t, K_it, twice):  # type: ignore[no-
 
 
 @njit(inside=True)
-def _best_gain(K, i, s, diagonal, g, low_penalty, twice):  # type: ignore[no-untyped-def]
+def _best_gain(K, i, s, diagonal, g, low_penalty, twice, starts):  # type: ignore[no-untyped-def]
     """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low.
 
     `twice` is the 2 before an entry of K, in its unit.
     """
     top, winner, s_i, eta_i = np.int32(-1), 0, s[i], diagonal[i]
-    for start in range(0, len(s), BLOCK):
+    for start in starts:
         largest, first = np.int32(0), np.uintp(start)
         _ask_ahead(K, i, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
@@ -191,12 +191,12 @@ def _gap_of(s, g, up_penalty, low_penalty, extremes):  # type: ignore[no-untyped
 
 
 @njit(inside=True)
-def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty, starts):  # type: ignore[no-untyped-def]
     """S -= t (K_i - K_j); of the group whose extremes are furthest apart: (group, i of the largest, gap)."""
-    extremes = _step_and_extremes(s, t, K, i, j, 0, up_penalty, low_penalty)
+    extremes = _step_and_extremes(s, t, K, i, j, 0, up_penalty, low_penalty, starts)
     worst, gap = 0, _gap_of(s, 0, up_penalty, low_penalty, extremes)
     for g in range(1, len(up_penalty)):
-        others = _step_and_extremes(s, type(t)(0), K, i, j, g, up_penalty, low_penalty)
+        others = _step_and_extremes(s, type(t)(0), K, i, j, g, up_penalty, low_penalty, starts)
         between = _gap_of(s, g, up_penalty, low_penalty, others)
         if between > gap:
             worst, gap, extremes = g, between, others
@@ -243,23 +243,36 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
         _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
     if q <= SHORT:
         return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, up_penalty, low_penalty, tol, max_iter, unit)
-    penalties = up_penalty, low_penalty
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, *penalties, tol, max_iter, unit, FURTHER)
+    penalties, starts = (up_penalty, low_penalty), _blocks_that_move(lo, hi)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, *penalties, tol, max_iter, unit, FURTHER, starts)
+
+
+@njit(makes_arrays=True)
+def _blocks_that_move(lo, hi):  # type: ignore[no-untyped-def]
+    """Starts of the blocks in which any variable may move, at least one: of the others no score is asked for."""
+    starts, n = np.empty(len(lo) // BLOCK + 1, np.int64), 0
+    for start in range(0, len(lo), BLOCK):
+        starts[n] = start
+        for c in range(start, min(start + BLOCK, len(lo))):
+            if hi[c] > lo[c]:
+                n += 1
+                break
+    return starts[: max(n, 1)]
 
 
 @njit
-def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit, factor):  # type: ignore[no-untyped-def]
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit, factor, starts):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`, block by block."""
     kind, n_iter = s.dtype.type, 0
-    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty)
+    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty, starts)
     while gap > tol and n_iter < max_iter:
-        j = _best_gain(K, i, s, diagonal, g, low_penalty, kind(2.0 * unit))
+        j = _best_gain(K, i, s, diagonal, g, low_penalty, kind(2.0 * unit), starts)
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
         _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
         _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, up_penalty, low_penalty)
+        g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, up_penalty, low_penalty, starts)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
