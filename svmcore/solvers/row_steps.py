@@ -1,8 +1,8 @@
-"""Pair steps over all rows of a K in memory: how a solve that starts from nothing begins.
+"""Pair steps over all rows of a K in memory: how a solve on it begins.
 
 A step over m rows takes m / q times as long as one on the square of q members. But that square is gathered, a third
-of its members are in vain, and each round adds the columns of all that moved in it. From nothing most steps move a
-variable for the first time, and all rows say which one. After some of them few variables are left that want to move
+of its members are in vain, and each round adds the columns of all that moved in it. At first most steps move a
+variable that has not moved before, and all rows say which one. After some of them few variables are left that want to
 and have not: then who will be in the solution is known, and a square of these ends the solve.
 """
 

@@ -6,7 +6,7 @@ rows in one pass. Members stay until their place is needed, free variables longe
 them at once; those far behind their bound are left out of a round, and the square of the others fits a cache. A large
 square is of 16 bits (`svmcore.squares`); the scores of all rows are not. Where pairs crawl, an interior point finishes
 the set directly, and where they end though the program is flat, conjugate gradients move all free variables together
-(`svmcore.passes.steps.free_steps`). From nothing the first steps are on K itself where that is in memory
+(`svmcore.passes.steps.free_steps`). Where K is in memory the first steps are on K itself
 (`svmcore.solvers.row_steps`). The loop talks to the n-vectors only through `svmcore.state.WorkingSetState`, so
 they may live in memory or in shards.
 """

@@ -8,6 +8,7 @@ from sklearn.svm import SVC as LibSVM
 
 from svmcore import SMO, Monitor, ResidentGram, SquaredHinge, Status, classification
 from svmcore.passes.steps.pairs import solve_pairs
+from svmcore.passes.steps.working_set import count_wanting
 from svmcore.qp import Groups
 from svmcore.solvers import smo
 from svmcore.solvers.auto import Auto
@@ -123,6 +124,21 @@ def test_row_steps__a_square_that_saves_less_than_it_costs_is_not_made(monkeypat
     assert begun.members is None
     assert begun.gap <= 1e-3
     assert begun.n_iter > np.count_nonzero(part.beta)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_count_wanting__those_at_0_on_the_side_of_their_centre_to_which_they_may_move(groups):
+    rng = np.random.default_rng(groups)
+    s, codes = rng.normal(size=300), rng.integers(0, groups, 300).astype(np.int8)
+    lo, hi = -rng.integers(0, 2, 300).astype(float), rng.integers(0, 2, 300).astype(float)
+    beta, centres = np.clip(rng.integers(-1, 2, 300).astype(float), lo, hi), np.array([0.3, -0.4][:groups] + [0.0])
+    moved, wanted = 0, 0
+    for i in range(300):
+        above = s[i] - centres[codes[i]]
+        moved += beta[i] != 0
+        wanted += beta[i] == 0 and ((hi[i] > 0 and above > 0) or (lo[i] < 0 and above < 0))
+    assert count_wanting(s, beta, lo, hi, codes, centres) == (moved, wanted)
+    assert min(moved, wanted) > 20
 
 
 @pytest.mark.parametrize(
