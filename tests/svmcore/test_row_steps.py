@@ -131,7 +131,7 @@ def test_count_wanting__those_at_0_on_the_side_of_their_centre_to_which_they_may
     rng = np.random.default_rng(groups)
     s, codes = rng.normal(size=300), rng.integers(0, groups, 300).astype(np.int8)
     lo, hi = -rng.integers(0, 2, 300).astype(float), rng.integers(0, 2, 300).astype(float)
-    beta, centres = np.clip(rng.integers(-1, 2, 300).astype(float), lo, hi), np.array([0.3, -0.4][:groups] + [0.0])
+    beta, centres = np.clip(rng.integers(-1, 2, 300).astype(float), lo, hi), np.array([*[0.3, -0.4][:groups], 0.0])
     moved, wanted = 0, 0
     for i in range(300):
         above = s[i] - centres[codes[i]]
