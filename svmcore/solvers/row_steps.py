@@ -80,9 +80,9 @@ def _left(gaps: Sequence[float], target: float) -> float:
     `gaps` are inf and one after each SOME steps.
     """
     done = len(gaps) - 1
-    gap, before = gaps[-1], gaps[done // 2]
+    gap, before = max(gaps[-1], target), gaps[done // 2]
     fall = math.log(before / gap) / (done - done // 2)
-    return SOME * (min(done, math.log(max(gap, target) / target) / fall) if fall > 0.0 else done)
+    return SOME * (min(done, math.log(gap / target) / fall) if fall > 0.0 else done)
 
 
 def _members(qp: SignedQP, part: Part, left: float, largest: int) -> Floats | None:

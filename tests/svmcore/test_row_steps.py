@@ -151,6 +151,7 @@ def test_count_wanting__those_at_0_on_the_side_of_their_centre_to_which_they_may
         ([np.inf, 1.0, 1.0, 1.0, 0.01], 256.0),  # the last half is told by: a tenth for each 256
         ([np.inf, 0.1, 0.2], 512.0),  # it rises
         ([np.inf, 0.1, 0.0001], 0.0),  # below the target
+        ([np.inf, 0.1, 0.0], 0.0),  # none is left
     ],
 )
 def test_left__steps_that_a_gap_will_take(gaps, left):
