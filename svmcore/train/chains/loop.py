@@ -154,7 +154,8 @@ class Problem(ABC, Generic[Kept]):
             start = self.start(qp, before)
             if start.freed > FAR and self.solver.begins_anew(qp):
                 start = NOWHERE
-            solution = self.solver.solve(qp, start.beta, self.monitor(qp), start.score, start.error)
+            beta, score, error, _ = start
+            solution = self.solver.solve(qp, beta, self.monitor(qp), score, error)
         return self.keep(qp, solution)
 
 
