@@ -78,7 +78,9 @@ def test_row_steps__go_on_with_a_square_where_it_is_known_who_will_be_in_it(shor
     if short:
         monkeypatch.setattr("svmcore.solvers.row_steps.MARGIN", 0.1)
     qp = program(C=1e3, noise=0.3)
-    first, begun, admit = [], [], WorkingSet.admit
+    first, begun, gaps, admit, apply = [], [], [], WorkingSet.admit, MemoryState.apply
+    after = lambda self, idx, beta: (apply(self, idx, beta), gaps.append(self.kkt_gap()))[0]  # noqa: E731
+    monkeypatch.setattr(MemoryState, "apply", after)
     monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (first.append(idx), admit(self, idx))[1])
     monkeypatch.setattr(smo, "row_steps", lambda *given: (begun.append(row_steps(*given)), begun[-1])[1])
     solution = SMO().solve(qp)
@@ -87,6 +89,7 @@ def test_row_steps__go_on_with_a_square_where_it_is_known_who_will_be_in_it(shor
     assert len(first[0]) < N
     assert (np.setdiff1d(np.flatnonzero(solution.beta), first[0]).size > 0) == short
     assert solution.n_iter > begun[0].n_iter
+    assert short or gaps[0] <= max(1e-3, 0.1 * begun[0].gap)  # it has been solved on what is applied at once
     assert solution.status == "converged"
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     assert solution.certificate.dual == pytest.approx(SMO().solve(qp).certificate.dual, rel=1e-4)
@@ -99,12 +102,14 @@ def begun_at(qp, steps, largest=N):
     return row_steps(qp, part, s, 1e-3, steps, largest), part, s
 
 
-def test_row_steps__members_are_who_moved_and_who_are_next_to(monkeypatch):
+@pytest.mark.parametrize("C", [3.0, 1e3], ids=["some at a bound", "none at a bound"])
+def test_row_steps__members_are_who_moved_and_who_are_next_to(C, monkeypatch):
     monkeypatch.setattr("svmcore.solvers.row_steps.SOME", 16)
     monkeypatch.setattr("svmcore.solvers.row_steps.WORTH", 100.0)
-    qp = program(C=1e3, noise=0.3)
+    qp = program(C=C, noise=0.3)
     begun, part, s = begun_at(qp, 10**6)
     moved = np.flatnonzero(part.beta)
+    assert (np.abs(part.beta[moved]) == C).sum() > 5 or C == 1e3
     assert np.isin(moved, begun.members).all()
     grows, shrinks = part.beta < qp.hi, part.beta > qp.lo
     centre = (s[grows].max() + s[shrinks].min()) / 2
