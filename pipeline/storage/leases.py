@@ -257,8 +257,14 @@ def remove_folder(path: Path, trash: Path | None = None) -> bool:
 
 
 def delete(path: Path) -> None:
-    """Delete a file or folder that nobody looks for any more."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+    """Delete a file or folder that nobody looks for any more.
+
+    Who was about to rename a file in it may do so after it was listed: what has come meanwhile goes the next time.
+    """
+    if not path.is_dir():
         path.unlink(missing_ok=True)
+        return
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            break

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from pipeline.storage.cache import claim, evict, using
 from pipeline.storage.files import write_atomic
-from pipeline.storage.leases import LeaseLost, again_if_lost, owned_folder, owned_name, sweep, told_when_lost
+from pipeline.storage.leases import LeaseLost, again_if_lost, delete, owned_folder, owned_name, sweep, told_when_lost
 from pipeline.storage.runs import open_store
 
 OWNER = Path(__file__).with_name("owner.py")
@@ -243,3 +244,20 @@ def test_write__many_at_once_are_each_whole(tmp_path):
         thread.join()
     assert (tmp_path / "file").read_bytes() in contents
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_delete__what_comes_while_a_folder_is_emptied_goes_too(times, tmp_path, monkeypatch):
+    folder, rmtree, came = tmp_path / "folder", shutil.rmtree, []
+    folder.mkdir()
+
+    def meanwhile(path, **how):
+        rmtree(path, **how)
+        if len(came) < times:
+            came.append(path.mkdir())
+            (path / "late").write_text("renamed to here after the folder was listed")
+
+    monkeypatch.setattr(shutil, "rmtree", meanwhile)
+    delete(folder)
+    assert len(came) == times
+    assert not folder.exists()
