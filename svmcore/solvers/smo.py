@@ -303,7 +303,7 @@ class _Rounds:
         """Solve on a working set of these `members`, from scores `s` of all: as `_pairs`, whether a step had no end."""
         self.set = self._set_of(members)
         some = Part(*(values[members] for values in part))
-        steps, unbounded = self._pairs(some, s[members].astype(np.float64), None, target)
+        steps, unbounded = self._pairs(some, s[members], None, target)
         self._counts(steps, len(members))
         part.beta[members] = some.beta
         return unbounded
@@ -312,6 +312,7 @@ class _Rounds:
         """Take down pair steps on q variables."""
         self.n_iter += steps
         self.pairs += float(steps) * q
+        self.work += steps / (CRAWL * (q + 256) ** 2)
 
     def _round(self) -> Status | None:
         """Admit violators, solve on the square, apply; a status where nothing is left to do."""
@@ -322,7 +323,6 @@ class _Rounds:
         score = part.score - self.state.centres()[part.codes]
         steps, unbounded = self._pairs(part, score, _moving(part, score, REACH * gap), target)
         self._counts(steps, len(idx))
-        self.work += steps / (CRAWL * (len(idx) + 256) ** 2)
         finish = (self.work > 1.0 or (self.crawls and steps >= PREPARE * len(idx))) and self._can_finish(idx)
         rounded = self.qp.source.dtype == np.float32 and self.qp.source.exact is not None
         if finish and not rounded:

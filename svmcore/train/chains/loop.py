@@ -39,7 +39,7 @@ class Start(NamedTuple):
 
 
 NOWHERE = Start()
-FAR = 0.5  # of its variables freed is a start that saves nothing, where a solve from nothing is as fast
+FREED = 0.5  # of its variables is a start that saves nothing, where a solve from nothing is as fast
 
 
 class Handover(NamedTuple):
@@ -152,7 +152,7 @@ class Problem(ABC, Generic[Kept]):
         solution = self.known(qp, before)
         if solution is None:
             start = self.start(qp, before)
-            if start.freed > FAR and self.solver.begins_anew(qp):
+            if start.freed > FREED and self.solver.begins_anew(qp):
                 start = NOWHERE
             beta, score, error, _ = start
             solution = self.solver.solve(qp, beta, self.monitor(qp), score, error)
