@@ -218,7 +218,7 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize("held", [slice(0, 512), slice(300, 1100), slice(900, 1200), slice(100, 200)], ids=str)
+@pytest.mark.parametrize("held", [slice(0, 512), slice(300, 900), slice(900, 1200), slice(100, 200)], ids=str)
 def test_solve_pairs__leaves_blocks_out_in_which_no_variable_moves(held, groups):
     """The steps are those of the variables that move, alone."""
     rng = np.random.default_rng(7)
@@ -231,7 +231,8 @@ def test_solve_pairs__leaves_blocks_out_in_which_no_variable_moves(held, groups)
     C = np.full(1200, 2.0)
     C[held] = 0.0
     at = np.flatnonzero(C)
-    found = []
+    blocks = lambda values: [values[start : start + pairs.BLOCK] for start in range(0, 1200, pairs.BLOCK)]  # noqa: E731
+    found, scores = [], np.empty(0)
     for idx in (np.arange(1200), at):
         lo, hi, s, beta = -C[idx] * (y[idx] < 0), C[idx] * (y[idx] > 0), y[idx].astype(np.float32), np.zeros(len(idx))
         square = np.ascontiguousarray(K[np.ix_(idx, idx)])
@@ -239,9 +240,11 @@ def test_solve_pairs__leaves_blocks_out_in_which_no_variable_moves(held, groups)
         whole, score = np.zeros(1200), np.zeros(1200, np.float32)
         whole[idx], score[idx] = beta, s
         found.append((*told, whole.tolist(), score[at].tolist()))
-    if len(at) > 512:  # shorter sets take plain steps
-        assert found[0] == found[1]
-    assert found[0][1] <= 1e-3
+        scores = scores if len(found) > 1 else s
+    assert found[0] == found[1]
+    kept = [start for start in range(0, 1200, pairs.BLOCK) if not C[start : start + pairs.BLOCK].any()]
+    changed = [not np.array_equal(*pair) for pair in zip(blocks(scores), blocks(y), strict=True)]
+    assert changed == [start not in kept for start in range(0, 1200, pairs.BLOCK)]
 
 
 def test_solve_pairs__where_no_variable_moves_no_step_is_taken():
