@@ -10,13 +10,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from svmcore.passes.matrix.columns import add_columns
 from svmcore.passes.matrix.gather import gather_square
 from svmcore.passes.steps.working_set import extremes, violators
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources import RunningProduct
-from svmcore.sources.base import lookups, matvec
+from svmcore.sources.base import add_weighted, lookups, matvec
 from svmcore.sources.running import COLUMNS
 from svmcore.squares import gather_known, squares
 
@@ -249,6 +248,9 @@ class MemoryState(WorkingSetState):
         """Gathered from columns, or from the last square on the same K where that has the pair."""
         qp, known = self.qp, self._known if self.qp.rows is None else None
         columns = qp.rows_of(members)
+        if qp.source.computes_anew:
+            qp.source.square(qp.rows_of(idx), columns, out, at, qp.shift, self.unit)
+            return
         for part, matrix, rows in lookups(qp.source, qp.rows_of(idx), qp.source.capacity):
             if known is None:
                 gather_square(matrix, rows, columns, out, at[part], shift=qp.shift, unit=self.unit)
@@ -281,19 +283,14 @@ class MemoryState(WorkingSetState):
     def _add_to_scores(self, idx: Floats, delta: Floats) -> None:
         """Add what K does to all scores where the variables `idx` have changed by `delta`."""
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
-        if len(idx) <= self.qp.source.capacity:
-            self._add_columns(idx, delta, change)
+        source = self.qp.source
+        if len(idx) <= source.capacity or source.computes_anew:
+            add_weighted(source, self.qp.rows_of(idx), -delta, change, COLUMNS, self._spans)
         else:  # a cache would hold none of them until the next round: nothing but their sum is formed
             coef = np.bincount(self.qp.rows_of(idx), weights=delta, minlength=self.qp.source.n)
-            change -= self.qp.source.outputs(coef)[0]
+            change -= source.outputs(coef)[0]
         if self.qp.rows is not None:
             self.score += change[self.qp.rows]
-
-    def _add_columns(self, idx: Floats, delta: Floats, change: Floats) -> None:
-        """Take the columns of the variables `idx`, times `delta`, from `change` (n,)."""
-        for part, matrix, rows in lookups(self.qp.source, self.qp.rows_of(idx), COLUMNS):
-            for span in self._spans:
-                add_columns(matrix, rows, -delta[part], change, span)
 
     def snapshot(self) -> Floats:
         """A copy of beta."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from svmcore.errors import InputError
+from svmcore.errors import InputError, Unsupported
 from svmcore.kernels.rounding import UNIT64, Errors, Rounding, unit_of
 from svmcore.passes.kernel.kernel_tiles import Blocks, Tiles
 from svmcore.passes.kernel.kernel_values import sums_of_values
@@ -108,6 +108,35 @@ class Kernel(Plugin, ABC):
         `memory` (n, m) may hold the values. The last of the weights (k, m) are of absolute values.
         """
         sums_of_values(self.block(P, Q, memory), weights, not self.is_positive, out)
+
+    def sums_alone(self, P: Points, Q: Points | Extent, dtype: DTypeLike) -> bool:
+        """Whether `add_by_sign` computes values of `dtype` as fast as memory gives them back."""
+        return False
+
+    def add_by_sign(self, P: Points, Q: Points, weights: Floats, sums: Floats) -> None:
+        """Add the values of columns `P` (c rows) at rows `Q` (m), times `weights` (k, c), to `sums` (k, 2, m).
+
+        What has a plus goes to the first of each pair, what has a minus to the second, without it: one column after the
+        other. Of a kernel that `sums_alone`.
+
+        Raises
+        ------
+        Unsupported
+            For any other.
+        """
+        raise Unsupported(f"kernel {self.name!r} stores its values before they are added")
+
+    def place(self, P: Points, Q: Points, out: Floats, at: Floats, shift: float, unit: float | None) -> None:
+        """out[at[r], c] = k(p_r, q_c) + shift, or in whole numbers of a unit, in 16 bits.
+
+        Of a kernel that `sums_alone`.
+
+        Raises
+        ------
+        Unsupported
+            For any other.
+        """
+        raise Unsupported(f"kernel {self.name!r} stores its values before they are placed")
 
     def tiles(self, P: Points, Q: Points) -> Tiles:
         """The blocks of float64 values of float64 or lattice rows, to be weighted and added up."""

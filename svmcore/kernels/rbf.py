@@ -22,9 +22,11 @@ from svmcore.passes.kernel.kernel_tiles import Distances, FineProducts, Products
 from svmcore.passes.kernel.kernel_values import (
     EXP_FLOAT32,
     LARGEST_FLOAT32,
+    add_differences_by_sign,
     exp_of_differences,
     exp_of_distances,
     exp_pass,
+    place_differences,
     sums_of_differences,
 )
 from svmcore.points import Extent, Floats, Moments, Points, check_fit
@@ -99,6 +101,20 @@ class RBF(InnerProductKernel):
             return
         check_fit(P, Q)
         sums_of_differences(P.values, Q.values, self._gamma, weights, out)
+
+    def sums_alone(self, P: Points, Q: Points | Extent, dtype: DTypeLike) -> bool:
+        """Where values are of differences of few features."""
+        return P.n_features <= FEW and self.stands_alone(P, Q, dtype)
+
+    def add_by_sign(self, P: Points, Q: Points, weights: Floats, sums: Floats) -> None:
+        """Sums in float64 of values from differences of few features, none of which is stored."""
+        check_fit(P, Q)
+        add_differences_by_sign(P.values, Q.values, self._gamma, weights, sums)
+
+    def place(self, P: Points, Q: Points, out: Floats, at: Floats, shift: float, unit: float | None) -> None:
+        """The same values, where they are wanted."""
+        check_fit(P, Q)
+        place_differences(P.values, Q.values, self._gamma, out, at, shift, unit)
 
     def from_integer_products(self, G: Floats, unit: float, x: Moments, z: Moments, out: Floats) -> Floats:
         """exp(-gamma unit d) of integer squared distances d = k_x'k_x + k_z'k_z - 2 k_x'k_z: nothing cancels."""

@@ -16,13 +16,13 @@ import numpy as np
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.rounding import Rounding
-from svmcore.passes.matrix.columns import add_columns
 from svmcore.points import Extent, Floats, Points, Rows
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.shards.met import Met
 from svmcore.shards.packed import Packed
 from svmcore.sources import CachedColumns, ComputedColumns
-from svmcore.sources.base import CHUNK
+from svmcore.sources.base import add_weighted
+from svmcore.sources.running import COLUMNS
 from svmcore.state import Ends, Part, ends_of, worst_of
 
 __all__ = ["ByPairs", "Envelope", "Given", "Host", "Opening", "Reply", "Step", "Told"]
@@ -232,11 +232,7 @@ class Shard:
     def _add(self, program: _Program, step: Step, delta: Floats) -> None:
         """Bring the scores up to date: K and shift by all changes, the ridge by those of own variables."""
         change = np.zeros(self.columns.n)
-        size = min(CHUNK * 16, self.columns.capacity)
-        for start in range(0, len(step.numbers), size):
-            part = slice(start, start + size)
-            matrix, rows = self.columns.lookup(step.numbers[part])
-            add_columns(matrix, rows, -step.coef[part], change)
+        add_weighted(self.columns, step.numbers, -step.coef, change, COLUMNS)
         program.score += change if program.rows is None else change[program.rows]
         program.score[step.idx] -= program.ridge[step.idx] * delta
         if program.shift:

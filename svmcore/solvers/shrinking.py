@@ -32,7 +32,8 @@ SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, 
 MOST = 0.6  # of the rows; where more violate, all are looked at
 STAGES = 8  # after which all are
 FETCHED = 3  # columns for each support vector of a sample that a solve on all rows asks for:
-WORTH_BYTES = 1 << 29  # where they are fewer bytes, it is as fast, unless passes are made for several at once
+WORTH_BYTES = 1 << 29  # where they are fewer bytes, it is as fast, unless passes are made for several at once or
+# columns are not kept, so that each round costs a value for each row
 MANY = 0.5  # of the rows; where more violate at first, leaving rows out costs more stages than it saves
 
 Rounds = Callable[[SignedQP, Floats, Floats | None, Monitor, int, float], Outcome]
@@ -63,7 +64,7 @@ class Shrinking:
             at = at if beta.any() else self._sampled(qp, n_iter)
             fetched = FETCHED * np.count_nonzero(at.beta)
             few = fetched <= qp.source.capacity and fetched * qp.m * qp.source.dtype.itemsize < WORTH_BYTES
-            if few and not qp.source.shares_passes:
+            if few and not (qp.source.shares_passes or qp.source.computes_anew):
                 return self._on_all(qp, at)
             at = _looked_at(qp, at)
             if np.count_nonzero(_violate(at, _behind(qp, at))) > MANY * qp.m:

@@ -124,8 +124,9 @@ class SMO(Solver):
         """Solve to `tol` over all rows of `qp`."""
         state = qp.source.state(qp, beta, score) or MemoryState(qp, beta, score)
         try:
-            solver = self if tol == self.tol else dataclasses.replace(self, tol=tol)
-            return _Rounds(solver, qp, state, monitor, n_iter).run()
+            if tol == self.tol:
+                return _Rounds(self, qp, state, monitor, n_iter).run()
+            return _Rounds(dataclasses.replace(self, tol=tol), qp, state, monitor, n_iter, rough=True).run()
         finally:
             state.end()
 
@@ -133,14 +134,17 @@ class SMO(Solver):
 class _Rounds:
     """The rounds of one solve."""
 
-    def __init__(self, solver: SMO, qp: SignedQP, state: WorkingSetState, monitor: Monitor, n_iter: int) -> None:
+    def __init__(
+        self, solver: SMO, qp: SignedQP, state: WorkingSetState, monitor: Monitor, n_iter: int, rough: bool = False
+    ) -> None:
         self.solver, self.qp, self.state, self.monitor = solver, qp, state, monitor
         self.aim = solver.aim(qp)
         self.n_iter, self.wide = n_iter, False
         self.work = 0.0  # of pairs since the last direct finish, in units of that
         self.convex = True  # until a set is found that is not
         self.crawls = False  # once it was found out, sets grow faster and pairs only prepare what is finished directly
-        self.pairs, self.flat = 0.0, 0  # members x pair steps so far; how often free variables were moved together
+        self.pairs = 0.0  # members x pair steps so far
+        self.flat = TIMES if rough else 0  # how often free variables were moved together: what is rough goes on anyway
         self.least, self.idle = np.inf, 0  # gap so far, and rounds since it fell
         self.dual = -np.inf  # when that was last too many of them
         self.set: WorkingSet | WholeSet | None = self._whole_set()

@@ -6,7 +6,7 @@ here and asked for by name, never guessed.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,12 +30,12 @@ __all__ = [
     "Lookup",
     "Served",
     "Source",
+    "add_weighted",
     "lookups",
     "matvec",
     "matvec_and_sizes",
     "matvec_compensated",
     "served",
-    "summed_by_sign",
 ]
 
 CHUNK = 256  # columns fetched together where nobody else says how many
@@ -112,6 +112,9 @@ class Source(ABC):
         where all ask this source.
     shares_passes
         Whether passes over all rows are made for several programs at once, so that they cost less than columns.
+    computes_anew
+        Whether a value is computed as fast as memory gives it back: then sums of columns store none of them, and the
+        values of a square are computed by themselves.
     """
 
     n: int
@@ -126,6 +129,7 @@ class Source(ABC):
     at_once: int = 1
     shares: int = 0
     shares_passes: ClassVar[bool] = False
+    computes_anew: bool = False
 
     @abstractmethod
     def diagonal(self) -> Floats:
@@ -168,6 +172,28 @@ class Source(ABC):
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
         """K @ coef and abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
         return matvec_and_sizes(self, coef)
+
+    def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
+        """Columns `idx` (q,) of K >= 0 times the positive `weights` (q,), and times the sizes of the others: (n,) each.
+
+        At most so many columns are looked up at a time.
+        """
+        up, down = np.zeros((2, self.n))
+        for part, matrix, rows in lookups(self, idx, most):
+            add_columns_by_sign(matrix, rows, weights[part], up, down)
+        return up, down
+
+    def square(
+        self, idx: Floats, others: Floats, out: Floats, at: Floats, shift: float = 0.0, unit: float | None = None
+    ) -> None:
+        """out[at[r], c] = K[others[c], idx[r]] + shift, or in whole numbers of a unit, where it `computes_anew`.
+
+        Raises
+        ------
+        Unsupported
+            Elsewhere.
+        """
+        raise Unsupported(f"{type(self).__name__} has whole columns, and no values by themselves")
 
     def terms(self, count: int) -> float:
         """The longest chain of additions in `outputs` of so many columns."""
@@ -235,33 +261,42 @@ def lookups(source: Source, idx: Floats, most: int) -> Iterator[tuple[slice, Flo
 
 def matvec(source: Source, coef: Floats) -> Floats:
     """K @ coef (n,), accumulated in float64 over the columns where coef is not zero."""
-    out = np.zeros(source.n)
-    for matrix, rows, weights in _used_columns(source, coef):
-        add_columns(matrix, rows, weights, out)
+    out, support = np.zeros(source.n), np.flatnonzero(coef)
+    add_weighted(source, support, coef[support], out)
     return out
+
+
+def add_weighted(
+    source: Source,
+    idx: Floats,
+    weights: Floats,
+    out: Floats,
+    most: int = CHUNK,
+    spans: Sequence[tuple[int, int] | None] = (None,),
+) -> None:
+    """Add the columns `idx` (q,) times `weights` (q,) to `out` (n,), at most so many of them at a time.
+
+    Of an `out` of which some `spans` alone are asked for, the others may be left as they are.
+    """
+    if source.computes_anew:
+        up, down = source.by_sign(idx, weights)
+        out += up - down
+        return
+    for part, matrix, rows in lookups(source, idx, most):
+        for span in spans:
+            add_columns(matrix, rows, weights[part], out, span)
 
 
 def matvec_and_sizes(source: Source, coef: Floats) -> tuple[Floats, Floats]:
     """K @ coef and abs(K) @ abs(coef), both (n,) float64: the second bounds what rounding can do to the first."""
     if source.is_positive:  # two sums of values of one sign cost half of a sum and its sizes
         support = np.flatnonzero(coef)
-        up, down = summed_by_sign(source, support, coef[support], CHUNK)
+        up, down = source.by_sign(support, coef[support])
         return up - down, up + down
     out, sizes = np.zeros(source.n), np.zeros(source.n)
     for matrix, rows, weights in _used_columns(source, coef):
         add_columns_and_sizes(matrix, rows, weights, out, sizes)
     return out, sizes
-
-
-def summed_by_sign(source: Source, idx: Floats, weights: Floats, most: int) -> tuple[Floats, Floats]:
-    """Columns `idx` (q,) times the positive `weights` (q,), and times the sizes of the others: (n,) each, of K >= 0.
-
-    At most so many columns are looked up at a time.
-    """
-    up, down = np.zeros((2, source.n))
-    for part, matrix, rows in lookups(source, idx, most):
-        add_columns_by_sign(matrix, rows, weights[part], up, down)
-    return up, down
 
 
 def served(source: Source, coef: Floats, before: Served | None = None) -> Served:

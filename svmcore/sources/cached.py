@@ -57,6 +57,7 @@ class CachedColumns(Source):
         self.source, self.n, self.dtype, self.limit_bytes = source, source.n, source.dtype, int(limit_bytes)
         self.psd, self.is_positive, self.exact = source.psd, source.is_positive, source.exact
         self.can_take = source.can_take  # type: ignore[misc]
+        self.computes_anew = source.computes_anew
         self._scratch_bytes, self._of_one = scratch_bytes, of_one
         column_bytes = self.n * self.dtype.itemsize
         self._capacity = min(source.n_columns, (int(limit_bytes) - (scratch_bytes or 0)) // max(1, column_bytes))
@@ -138,6 +139,16 @@ class CachedColumns(Source):
             return found, sizes
         more, more_sizes = self.source.outputs(np.where(there, 0.0, coef))
         return found + more, sizes + more_sizes
+
+    def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
+        """Of columns in the cache, or, where that is as fast, of none."""
+        return self.source.by_sign(idx, weights) if self.computes_anew else super().by_sign(idx, weights, most)
+
+    def square(
+        self, idx: Floats, others: Floats, out: Floats, at: Floats, shift: float = 0.0, unit: float | None = None
+    ) -> None:
+        """As the source's."""
+        self.source.square(idx, others, out, at, shift, unit)
 
     def terms(self, count: int) -> float:
         """Of columns that are in the cache, or of those that are not, and their sum."""

@@ -1,6 +1,6 @@
 """Columns computed from the rows when asked for, never kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.passes.kernel.kernel_values import place_rows
-from svmcore.passes.matrix.columns import Weighted, add_block, weighted
+from svmcore.passes.matrix.columns import add_block, weighted
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source
@@ -19,6 +19,10 @@ __all__ = ["ComputedColumns"]
 
 GRAIN = 192  # rows: whole lines of values, and whole tiles of products of bytes
 BLOCK = 6 * CHUNK  # most rows of one matrix product
+Adder = Callable[[Points, Floats, Floats], None]  # of rows (m), memory for values, and sums (k, 2, m)
+
+ANEW = 8 * CHUNK  # columns whose values are summed together where none is stored
+VALUES = 1 << 15  # of a square that are worth a thread of their own
 SUMMED = 6 * CHUNK  # rows whose values are summed together: 1.5 MB of float32, which the second-level cache holds
 
 
@@ -44,6 +48,7 @@ class ComputedColumns(Source):
         self.kernel, self.points, self.exact = kernel, points, exact
         self.psd, self.is_positive = bool(kernel.psd), kernel.is_positive
         self.n, self.dtype = len(points), np.dtype(dtype)
+        self.computes_anew = kernel.sums_alone(points, points, self.dtype)
         self.n_computed = 0  # columns, for the metrics
         self._parts: dict[tuple[int, int], Points] = {}
 
@@ -93,36 +98,70 @@ class ComputedColumns(Source):
         if self.exact is None:
             return [super(ComputedColumns, self).outputs(coef) for coef in coefs]
         weights = np.array(coefs)
-        wanted, sums = np.flatnonzero(weights.any(axis=0)), np.zeros((len(weights), 2, self.n))
-        columns = self._weighted(wanted, weights[:, wanted])
-        split_range(self.n, lambda lo, hi: self._add(columns, lo, sums[:, :, lo:hi]), least=SUMMED, grain=SUMMED)
-        self.n_computed += len(wanted)
-        return [self._joined(each) for each in sums]
+        wanted = np.flatnonzero(weights.any(axis=0))
+        return [self._joined(each) for each in self._summed(wanted, weights[:, wanted])]
 
     def outputs_within(self, idx: Floats, weights: Floats, start: int, stop: int) -> tuple[Floats, Floats]:
         """The same of the columns `idx` with their `weights`, at the rows start ... stop - 1, on this thread."""
         sums = np.zeros((1, 2, stop - start))
-        self._add(self._weighted(idx, np.asarray(weights)[None]), start, sums)
+        self._add(self._adders(idx, np.asarray(weights)[None]), start, sums)
         return self._joined(sums[0])
+
+    def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
+        """Of columns, or, where that is as fast, of values that are summed as they are computed."""
+        if not self.computes_anew:
+            return super().by_sign(idx, weights, most)
+        up, down = self._summed(idx, weights[None])[0]
+        return up, down
+
+    def square(
+        self, idx: Floats, others: Floats, out: Floats, at: Floats, shift: float = 0.0, unit: float | None = None
+    ) -> None:
+        """Of values that are computed by themselves."""
+        P, Q = self.points.take(idx), self.points.take(others)
+        work = lambda lo, hi: self.kernel.place(P.rows(lo, hi), Q, out, at[lo:hi], shift, unit)  # noqa: E731
+        split_range(len(idx), work, least=max(1, VALUES // max(1, len(others))))
 
     def terms(self, count: int) -> float:
         """One column after the other."""
         return count + 2.0
 
-    def _weighted(self, idx: Floats, weights: Floats) -> list[tuple[Points, list[Weighted]]]:
-        parts = [slice(start, start + CHUNK) for start in range(0, len(idx), CHUNK)]
-        told = [[weighted(own[part], self.is_positive) for own in weights] for part in parts]
-        return [(self.of_columns(idx[part]), every) for part, every in zip(parts, told, strict=True)]
+    def _summed(self, idx: Floats, weights: Floats) -> Floats:
+        """Sums (k, 2, n) of the columns `idx` times `weights` (k, q), as `add_block` adds them."""
+        adders, sums = self._adders(idx, weights), np.zeros((len(weights), 2, self.n))
+        split_range(self.n, lambda lo, hi: self._add(adders, lo, sums[:, :, lo:hi]), least=SUMMED, grain=SUMMED)
+        self.n_computed += len(idx)
+        return sums
 
-    def _add(self, columns: list[tuple[Points, list[Weighted]]], start: int, sums: Floats) -> None:
-        """Add what the columns have at the rows from `start` on to `sums` (k, 2, m), as `add_block` does."""
-        values = np.empty((CHUNK, SUMMED), self.dtype)
+    def _adders(self, idx: Floats, weights: Floats) -> list[Adder]:
+        """What adds some of the columns each; those with a plus first where there is one sum: they are faster apart."""
+        if self.computes_anew and len(weights) == 1:
+            first = np.argsort(weights[0] < 0.0, kind="stable")
+            idx, weights = idx[first], weights[:, first]
+        step = ANEW if self.computes_anew else CHUNK
+        parts = [slice(start, start + step) for start in range(0, len(idx), step)]
+        return [self._adder(self.of_columns(idx[part]), weights[:, part].copy()) for part in parts]
+
+    def _adder(self, left: Points, weights: Floats) -> Adder:
+        """What adds columns of `left` at some rows to sums (k, 2, m)."""
+        if self.computes_anew:
+            return lambda rows, _, sums: self.kernel.add_by_sign(left, rows, weights, sums)
+        every = [weighted(own, self.is_positive) for own in weights]
+
+        def add(rows: Points, memory: Floats, sums: Floats) -> None:
+            K = self.kernel.block(left, rows, memory[: len(left), : len(rows)])
+            add_block(K, every, self.is_positive, sums)
+
+        return add
+
+    def _add(self, adders: list[Adder], start: int, sums: Floats) -> None:
+        """Add what the columns have at the rows from `start` on to `sums` (k, 2, m)."""
+        memory = np.empty((CHUNK, SUMMED), self.dtype)
         for lo in range(0, sums.shape[2], SUMMED):
             hi = min(lo + SUMMED, sums.shape[2])
             rows, near = self._rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
-            for left, every in columns:
-                K = self.kernel.block(left, rows, values[: len(left), : hi - lo])
-                add_block(K, every, self.is_positive, near)
+            for add in adders:
+                add(rows, memory, near)
             sums[:, :, lo:hi] = near
 
     def _rows(self, start: int, stop: int) -> Points:

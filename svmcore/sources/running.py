@@ -3,7 +3,7 @@
 import numpy as np
 
 from svmcore.points import Floats
-from svmcore.sources.base import CHUNK, ROUNDED, Served, Source, summed_by_sign
+from svmcore.sources.base import CHUNK, ROUNDED, Served, Source
 
 __all__ = ["COLUMNS", "RunningProduct"]
 
@@ -39,8 +39,8 @@ class RunningProduct:
 
     def _by_sign(self, idx: Floats, change: Floats) -> tuple[Floats, Floats]:
         """Columns `idx` times the positive of `change`, and times what is negative, without its sign: (n,) each."""
-        if len(idx) <= self.source.capacity:
-            return summed_by_sign(self.source, idx, change, COLUMNS)
+        if len(idx) <= self.source.capacity or self.source.computes_anew:
+            return self.source.by_sign(idx, change, COLUMNS)
         # a cache would hold none of them until the next round: nothing but their sum is formed
         values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))
         return 0.5 * (sizes + values), 0.5 * (sizes - values)

@@ -15,7 +15,7 @@ from svmcore.errors import Unsupported
 from svmcore.points import Floats
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import Turns, side_by_side
-from svmcore.sources.base import Source
+from svmcore.sources.base import CHUNK, Source
 from svmcore.sources.cached import CachedColumns
 from svmcore.sources.computed import ComputedColumns
 
@@ -160,6 +160,12 @@ class _Share(CachedColumns):
             memory = _popped(passes.spare)
             memory = empty(self.capacity * self.n, self.dtype) if memory is None else memory
             self.arena = memory.reshape(self.capacity, self.n)
+
+    def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
+        """As the source's, for itself."""
+        self._passes.check()
+        self._leave()
+        return super().by_sign(idx, weights, most)
 
     def finer(self) -> Source | None:
         """As the source's, for itself."""

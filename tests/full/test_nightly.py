@@ -21,7 +21,7 @@ from flows.cli import main
 from pipeline.registry.aliases import aliases
 from pipeline.storage.runs import open_store
 
-from ..test_docs import BLOCK
+from ..docs.blocks import BLOCK
 
 pytestmark = pytest.mark.full
 ROOT = Path(__file__).parents[2]

@@ -186,7 +186,8 @@ def test_evaluate__objectives_are_known_where_no_row_has_a_loss():
 def lost(monkeypatch, kernel, share, kept):
     """(program whose cache has `kept` of the columns of the support, that of the true K, beta, columns met, K)."""
     rng = np.random.default_rng(5)
-    X, y = rng.normal(size=(300, 4)), np.tile([1.0, -1.0], 150)
+    X = np.pad(rng.normal(size=(300, 4)), [(0, 0), (0, 32)])  # so many features that columns are worth keeping
+    y = np.tile([1.0, -1.0], 150)
     beta = y * np.where(np.arange(300) < 300 * share, rng.uniform(0.1, 1.0, 300), 0.0)
     source = ComputedColumns(kernel, Points.prepare(X, None, np.float32), np.float32, ExactKernel(kernel, X))
     columns = CachedColumns(source, kept * 300 * 4)

@@ -1,15 +1,11 @@
-"""The documentation holds: its examples run as they stand, and its generated pages are up to date."""
+"""What pages show of commands, configs and links is so, and those that are generated are up to date."""
 
 import ast
 import itertools
-import os
 import re
 import runpy
 import shlex
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 import typer
@@ -20,91 +16,7 @@ from pipeline.config import yaml12
 from pipeline.config.load import load_experiment
 from svmcore import InputError, Solver
 
-ROOT = Path(__file__).resolve().parent.parent
-
-PLUGIN = """
-import svmcore.{package}
-from svmcore.runtime.plugins import import_siblings
-
-svmcore.{package}.__path__.append({folder!r})
-import_siblings("svmcore.{package}", [{folder!r}])
-"""
-
-
-def code_blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / page).read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
-def run(arguments, folder, cwd=ROOT):
-    path = os.pathsep.join([str(folder), str(ROOT)])
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-
-
-@pytest.mark.parametrize(
-    ("page", "package", "suite", "name"),
-    [
-        ("adding_a_kernel.md", "kernels", "test_kernel_contract.py", "laplacian"),
-        ("adding_a_solver.md", "solvers", "test_solver_contract.py", "greedy-ascent and not digits"),
-        ("adding_a_machine.md", "tasks", None, None),
-    ],
-)
-def test_adding__one_file_is_enough_and_passes_the_contract_suite(page, package, suite, name, tmp_path):
-    file, *usage = code_blocks(page)
-    target = re.match(rf"# svmcore/{package}/(\w+\.py)\n", file)
-    assert target, "the first block names the file that it is"
-    (tmp_path / package).mkdir()
-    (tmp_path / package / target[1]).write_text(file)
-    (tmp_path / "dropped_in.py").write_text(PLUGIN.format(package=package, folder=str(tmp_path / package)))
-    used = run(["-c", "import dropped_in\n" + "\n".join(usage)], tmp_path)
-    assert used.returncode == 0, used.stderr
-    if suite is None:  # machines are compared with other people's on the page itself
-        return
-    suite_path = str(ROOT / "tests" / "svmcore" / suite)
-    tested = run(["-m", "pytest", "-q", "-p", "dropped_in", "-p", "no:cacheprovider", suite_path, "-k", name], tmp_path)
-    assert tested.returncode == 0, tested.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", tested.stdout)[1]) >= 8
-
-
-@pytest.mark.parametrize("page", ["adding_a_kernel.md", "adding_a_solver.md", "adding_a_machine.md"])
-def test_adding__the_file_is_clean(page, tmp_path):
-    file = tmp_path / "added.py"
-    file.write_text(code_blocks(page)[0])
-    checked = run(["-m", "ruff", "check", "--config", str(ROOT / "pyproject.toml"), str(file)], tmp_path)
-    assert checked.returncode == 0, checked.stdout
-
-
-PAGES = [
-    os.path.relpath(path, ROOT / "docs")
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if "```python" in path.read_text() and not path.name.startswith(("adding_", "tutorial"))
-]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_page__its_python_runs(page, tmp_path):
-    """As it stands, in an empty folder: the blocks of a page follow each other."""
-    ran = run(["-c", "\n".join(code_blocks(page))], tmp_path, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-
-
-BLOCK = re.compile(r"^```(python|bash|console|text)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-
-
-def test_tutorial__its_commands_work_in_their_order(tmp_path):
-    """From an empty folder; `text` and `console` need a Prefect server: see tests/full/test_nightly.py."""
-    page = (ROOT / "docs" / "tutorial.md").read_text()
-    blocks = [(language, text) for language, text in BLOCK.findall(page) if language in ("python", "bash")]
-    assert len(blocks) >= 10
-    env = os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path / "home")}
-    (tmp_path / "home").mkdir()
-    (tmp_path / "marginflow").write_text(f'#!/bin/sh\nexec {sys.executable} -m flows.cli "$@"\n')
-    (tmp_path / "marginflow").chmod(0o755)
-    env["PATH"] = os.pathsep.join([str(tmp_path), env["PATH"]])
-    for language, block in blocks:
-        command = [sys.executable, "-c", block] if language == "python" else ["sh", "-ec", block]
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-        assert done.returncode == 0, block + done.stderr
+from .blocks import ROOT, run
 
 
 def printed(kinds):

@@ -1,0 +1,136 @@
+"""Values that are computed as fast as they are read: no column is kept, and they are what columns hold."""
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.svm import SVC as LibSVM
+
+from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Linear, Status, classification
+from svmcore.errors import Unsupported
+from svmcore.kernels.exact import ExactKernel
+from svmcore.passes.kernel.kernel_values import EXP_FLOAT32, exp_of_differences, exp_pass
+from svmcore.passes.matrix.gather import gather_square
+from svmcore.solvers import shrinking
+from svmcore.sources import LinearRows
+from svmcore.sources.base import add_weighted
+
+RNG = np.random.default_rng(5)
+KERNEL = RBF(0.3)
+FEATURES = [1, 3, 8, 32]
+
+
+def columns_of(X, kernel=KERNEL, dtype=np.float32):
+    points = kernel.prepare_gram(X, dtype)
+    return ComputedColumns(kernel, points, dtype, ExactKernel(kernel, X, like=points))
+
+
+# ---- which sources do
+@pytest.mark.parametrize(
+    ("kernel", "p", "dtype", "expected"),
+    [
+        (RBF(0.3), 32, np.float32, True),
+        (RBF(0.3), 33, np.float32, False),  # more features are products, which are stored
+        (RBF(0.3), 4, np.float64, False),
+        (Linear(), 4, np.float32, False),
+    ],
+)
+def test_computes_anew__is_for_float32_differences_of_few_features(kernel, p, dtype, expected):
+    source = columns_of(RNG.normal(size=(60, p)), kernel, dtype)
+    assert source.computes_anew == CachedColumns(source, 1 << 20).computes_anew == expected
+
+
+def test_square__of_a_source_with_whole_columns_says_so():
+    with pytest.raises(Unsupported, match="LinearRows has whole columns"):
+        LinearRows(np.eye(3), np.arange(3), False).square(np.arange(2), np.arange(2), np.empty((2, 2)), np.arange(2))
+    with pytest.raises(Unsupported, match="'linear' stores its values"):
+        Linear().place(*[Linear().prepare(np.eye(2))] * 2, np.empty((2, 2)), np.arange(2), 0.0, None)
+    with pytest.raises(Unsupported, match="'linear' stores its values"):
+        Linear().add_by_sign(*[Linear().prepare(np.eye(2))] * 2, np.ones((1, 2)), np.zeros((1, 2, 2)))
+
+
+# ---- values
+def test_exp__is_within_its_bound_from_1_to_its_least():
+    """Exponents that are float32 numbers: squares of one feature, times gamma log2(e) = 1."""
+    x = np.sqrt(np.concatenate([[0.0], np.linspace(0.0, 125.0, 300_001), np.logspace(-30, 2, 50_001)])).astype(
+        np.float32
+    )
+    exponents = (x * x).astype(np.float64)
+    found = exp_of_differences(np.zeros((1, 1), np.float32), x[:, None], np.log(2.0), np.empty((1, len(x)), np.float32))
+    inside = exponents <= 125.0
+    off = np.abs(found[0] / np.exp2(-exponents) - 1.0)[inside]
+    assert found[0, 0] == 1.0
+    assert 0.2 * EXP_FLOAT32 < off.max() <= EXP_FLOAT32
+
+
+def test_exp__of_far_rows_is_next_to_nothing_and_of_products_never_above_1():
+    far = exp_of_differences(
+        np.zeros((1, 2), np.float32), np.full((40, 2), 1e9, np.float32), 1.0, np.empty((1, 40), np.float32)
+    )
+    assert (far > 0.0).all()
+    assert (far < 1e-30).all()
+    products, norms = np.array([[1.0 + 1e-6, 1.0, 0.5]], np.float32), np.ones(3)
+    near = exp_pass(products, norms[:1], norms, 8.0, np.empty((1, 3), np.float32))
+    np.testing.assert_allclose(near, [[1.0, 1.0, np.exp(-8.0)]], rtol=1e-6)
+
+
+# ---- squares and sums
+@pytest.mark.parametrize("p", FEATURES)
+@pytest.mark.parametrize("unit", [None, 1.0 / 65535], ids=["float32", "16 bits"])
+@pytest.mark.parametrize(("q", "m"), [(1, 1), (5, 17), (301, 3333)])
+def test_square__has_the_bytes_of_one_gathered_from_columns(p, unit, q, m):
+    source = columns_of(RNG.normal(size=(3400, p)))
+    idx, others, at = (RNG.permutation(3400)[:size] for size in (q, m, q))
+    at = np.argsort(at)
+    shift, dtype = (0.0, np.uint16) if unit else (0.25, np.float32)
+    found, gathered = np.full((2, q + 1, m + 2), 7, dtype)
+    CachedColumns(source, 1 << 20).square(idx, others, found, at, shift, unit)
+    gather_square(source.columns(idx), np.arange(q), others, gathered, at, shift=shift, unit=unit)
+    np.testing.assert_array_equal(found, gathered)
+
+
+@pytest.mark.parametrize("p", FEATURES)
+@pytest.mark.parametrize("count", [0, 1, 6, 2500])
+def test_by_sign__sums_what_has_a_plus_and_the_sizes_of_what_has_a_minus(p, count):
+    X = RNG.normal(size=(3400, p))
+    source, idx, weights = columns_of(X), RNG.permutation(3400)[:count], RNG.normal(size=count)
+    K = np.exp(-0.3 * cdist(X, X[idx], "sqeuclidean")) if count else np.zeros((3400, 0))
+    up, down = source.by_sign(idx, weights)
+    np.testing.assert_allclose(up, K @ np.maximum(weights, 0.0), rtol=3e-5, atol=1e-6)
+    np.testing.assert_allclose(down, K @ np.maximum(-weights, 0.0), rtol=3e-5, atol=1e-6)
+    exact = source.columns(idx).astype(np.float64).T  # to the rounding of float64 sums of the same values
+    np.testing.assert_allclose(up - down, exact @ weights, atol=1e-11)
+
+
+def test_outputs_of__several_have_the_bits_that_each_has_alone():
+    source = columns_of(RNG.normal(size=(3400, 5)))
+    coefs = RNG.normal(size=(3, 3400)) * (RNG.uniform(size=(3, 3400)) < 0.2)
+    for together, coef in zip(source.outputs_of(list(coefs)), coefs, strict=True):
+        np.testing.assert_array_equal(together, source.outputs(coef))
+
+
+def test_add_weighted__columns_asked_for_twice_count_twice():
+    source, out = columns_of(RNG.normal(size=(50, 2))), np.zeros(50)
+    add_weighted(source, np.array([3, 3, 8]), np.array([1.0, 1.0, -2.0]), out)
+    np.testing.assert_allclose(out, 2.0 * (source.columns([3])[0] - source.columns([8])[0]), atol=1e-12)
+
+
+# ---- solves
+@pytest.mark.parametrize("squared", [False, True], ids=["hinge", "squared hinge"])
+@pytest.mark.parametrize("least", [64, 1 << 20], ids=["rows left out", "all rows"])
+def test_solve__keeps_no_column_and_ends_at_libsvms_optimum(monkeypatch, squared, least):
+    monkeypatch.setattr(shrinking, "LEAST", least)
+    X = RNG.normal(size=(1500, 4))
+    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * RNG.normal(size=1500) > 0, 1.0, -1.0)
+    source = CachedColumns(columns_of(X), 1 << 26, None, 1 << 24)
+    qp = classification(source, y, 2.0, loss="squared_hinge" if squared else "hinge")
+    solution = SMO(tol=1e-3).solve(qp)
+    assert solution.status is Status.CONVERGED
+    assert source.n_held == 0
+    K = np.exp(-0.3 * cdist(X, X, "sqeuclidean")) + np.diag(qp.ridge)
+    C = 1e9 if squared else 2.0
+    beta = LibSVM(C=C, kernel="precomputed", tol=1e-5).fit(K, y)
+    full = np.zeros(1500)
+    full[beta.support_] = beta.dual_coef_[0] * (1 if beta.classes_[1] == 1.0 else -1)
+    optimum = np.abs(full).sum() - 0.5 * full @ K @ full
+    ours = np.abs(solution.beta).sum() - 0.5 * solution.beta @ K @ solution.beta
+    assert ours == pytest.approx(optimum, rel=2e-6)
