@@ -203,9 +203,10 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     works = [sample.work(chain) for chain in tried]
     entry, scored = block_seconds(dataset, [part.group.kernel], part.plan.dtype), exact_seconds(dataset, sample.kernel)
     exact = 0.0 if part.group.kernel.is_linear else scored  # a linear kernel is proved through its weights
+    anew = entry * min(threads, len(chains)) / threads if sample.computes_anew else None  # shared by the threads left
     each, near = (
-        sum(seconds_of(work, dataset.n_merged, rate, exact, reach) for work in works) / len(works)
-        for reach in (math.inf, NEAR)
+        sum(seconds_of(work, dataset.n_merged, rate, exact, *how) for work in works) / len(works)
+        for how in ((math.inf, None), (NEAR, anew))
     )
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))
@@ -215,7 +216,7 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     kernel = LOADED + n * n * (FRESH + _value_seconds(dataset, part, entry, rate.strip) / workers)
     ways = {
         "resident": (kernel, ASKED + len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
-        "columns": _columns_seconds(part, threads, entry, (each, near), (support, union)),
+        "columns": _columns_seconds(part, threads, entry, (each, near), (support, union), sample.computes_anew),
         "shards": (0.0, solve_seconds(at, works, len(chains), union, entry + FRESH, exact, rate)),
     }
     found = {name: sum(way) for name, way in ways.items()}
@@ -235,18 +236,23 @@ def _value_seconds(dataset: Any, part: Part, entry: float, strip: float) -> floa
 
 
 def _columns_seconds(
-    part: Part, threads: int, entry: float, chain: tuple[float, float], rows: tuple[float, float]
+    part: Part,
+    threads: int,
+    entry: float,
+    chain: tuple[float, float],
+    rows: tuple[float, float],
+    anew: bool,
 ) -> tuple[float, float]:
     """Of K and of its problems where columns are computed in this process: all at once, or as problems ask for them.
 
     `chain` are seconds of a chain on a K that is there, of all rows and of those nearest to its support; `rows` those
     that support a problem, and those that support any. Large problems leave rows out, and share their passes over all
-    rows.
+    rows; so do those whose columns are computed `anew`.
     """
     n, count, (support, union), (each, near) = part.data.n_merged, len(part.chains), rows, chain
     if holds_all(part.group.points[0].exp, part.data):
         return n * n * (0.5 * entry / threads + FRESH), count * each / min(threads, count)
-    if support * n * np.dtype(part.plan.dtype).itemsize >= WORTH_BYTES:
+    if anew or support * n * np.dtype(part.plan.dtype).itemsize >= WORTH_BYTES:
         return 0.0, count * near / min(threads, count) + (OWN * count * support + PASSES * union) * n * entry / threads
     return 0.0, count * each + COLUMN_WASTE * union * n * (entry / threads + FRESH)
 

@@ -31,6 +31,7 @@ BLOCK = 512  # side of the kernel block that is timed
 SUPPORT_POWERS, STEP_POWERS = (0.3, 1.0), (0.5, 1.6)
 PASSES = 7.0  # columns read for each support vector of a problem: the certificate, and what each round changes
 GATHER = 25.0  # an entry of the square copied from K, in terms of `Rates.entry`
+COMPUTED = 8.0  # an entry of a square where values are computed by themselves, in terms of one of these
 PROBLEM, PROBLEM_ROW = 16e-3, 3e-7  # rounds, reading tasks, storing answers; passes over vectors of n, for each row
 MAX_ITER = 200_000  # steps of one sampled problem: a count, so that a busy machine foretells the same
 
@@ -61,7 +62,7 @@ class Sample:
         with np.errstate(over="ignore", invalid="ignore"):
             gram = resident_gram(source)
         assert gram is not None
-        self.gram = gram
+        self.gram, self.computes_anew = gram, source.computes_anew
 
     def work(self, chain: Sequence[ProblemTask]) -> Work:
         """Work of a chain on all rows of the dataset."""
@@ -107,14 +108,17 @@ class _Tried(Problem[Solved]):
         return qp, solution
 
 
-def seconds_of(work: Work, n: int, rate: Rates, exact: float, reach: float = math.inf) -> float:
+def seconds_of(
+    work: Work, n: int, rate: Rates, exact: float, reach: float = math.inf, anew: float | None = None
+) -> float:
     """Seconds of a chain on one thread over a K of n rows, `exact` of them for an exact entry of K.
 
     Columns are read at all rows, or at `reach` times the support where a solver leaves rows out. Steps see the members
-    of a working set, and their square is gathered.
+    of a working set, and their square is gathered. Where no column is kept, both take `anew` seconds for an entry.
     """
-    columns = sum(size * min(n, reach * size) for size in work.support) * PASSES * rate.entry
-    squares = sum(size * (GATHER * rate.entry * min(size, ROOM) + 0.5 * exact * size) for size in work.support)
+    read, copied = (rate.entry, GATHER * rate.entry) if anew is None else (anew, COMPUTED * anew)
+    columns = sum(size * min(n, reach * size) for size in work.support) * PASSES * read
+    squares = sum(size * (copied * min(size, ROOM) + 0.5 * exact * size) for size in work.support)
     mean = sum(work.support) / len(work.support)
     steps = work.steps * (rate.step + rate.step_entry * min(mean, ROOM))
     return columns + squares + steps + (PROBLEM + PROBLEM_ROW * n) * len(work.support)
