@@ -284,7 +284,7 @@ class MemoryState(WorkingSetState):
         """Add what K does to all scores where the variables `idx` have changed by `delta`."""
         change = np.zeros(self.qp.source.n) if self.qp.rows is not None else self.score
         source = self.qp.source
-        if len(idx) <= source.capacity or source.computes_anew:
+        if len(idx) <= source.capacity:
             add_weighted(source, self.qp.rows_of(idx), -delta, change, COLUMNS, self._spans)
         else:  # a cache would hold none of them until the next round: nothing but their sum is formed
             coef = np.bincount(self.qp.rows_of(idx), weights=delta, minlength=self.qp.source.n)

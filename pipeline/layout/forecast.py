@@ -26,7 +26,7 @@ from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
 from pipeline.storage.manifest import MANIFEST
 from svmcore.runtime.threads import n_threads
-from svmcore.solvers.shrinking import WORTH_BYTES
+from svmcore.solvers.shrinking import LEAST, WORTH_BYTES
 
 __all__ = ["fitting", "forecast"]
 
@@ -206,7 +206,7 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     anew = entry * min(threads, len(chains)) / threads if sample.computes_anew else None  # shared by the threads left
     each, near = (
         sum(seconds_of(work, dataset.n_merged, rate, exact, *how) for work in works) / len(works)
-        for how in ((math.inf, None), (NEAR, anew))
+        for how in ((math.inf, None), (NEAR if dataset.n_merged >= LEAST else math.inf, anew))
     )
     support = sum(max(work.support) for work in works) / len(works)
     union = min(dataset.n_merged, support * len({chain[0].target for chain in chains}))

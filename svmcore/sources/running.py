@@ -39,7 +39,7 @@ class RunningProduct:
 
     def _by_sign(self, idx: Floats, change: Floats) -> tuple[Floats, Floats]:
         """Columns `idx` times the positive of `change`, and times what is negative, without its sign: (n,) each."""
-        if len(idx) <= self.source.capacity or self.source.computes_anew:
+        if len(idx) <= self.source.capacity:
             return self.source.by_sign(idx, change, COLUMNS)
         # a cache would hold none of them until the next round: nothing but their sum is formed
         values, sizes = self.source.outputs(np.bincount(idx, weights=change, minlength=self.source.n))

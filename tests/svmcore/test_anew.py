@@ -8,11 +8,12 @@ from sklearn.svm import SVC as LibSVM
 from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Linear, Status, classification
 from svmcore.errors import Unsupported
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.kernel.kernel_values import EXP_FLOAT32, exp_of_differences, exp_pass
+from svmcore.passes.kernel.kernel_values import EXP_FLOAT32, add_differences_by_sign, exp_of_differences, exp_pass
 from svmcore.passes.matrix.gather import gather_square
 from svmcore.solvers import shrinking
 from svmcore.sources import LinearRows
 from svmcore.sources.base import add_weighted
+from svmcore.sources.together import solved_together
 
 RNG = np.random.default_rng(5)
 KERNEL = RBF(0.3)
@@ -29,7 +30,8 @@ def columns_of(X, kernel=KERNEL, dtype=np.float32):
     ("kernel", "p", "dtype", "expected"),
     [
         (RBF(0.3), 32, np.float32, True),
-        (RBF(0.3), 33, np.float32, False),  # more features are products, which are stored
+        (RBF(0.01), 33, np.float32, False),  # more features are products, which are stored
+        (RBF(3.0), 40, np.float32, False),  # or differences, where products would be too coarse, but slower than memory
         (RBF(0.3), 4, np.float64, False),
         (Linear(), 4, np.float32, False),
     ],
@@ -101,6 +103,14 @@ def test_by_sign__sums_what_has_a_plus_and_the_sizes_of_what_has_a_minus(p, coun
     np.testing.assert_allclose(up - down, exact @ weights, atol=1e-11)
 
 
+def test_add_differences__goes_through_more_rows_than_stay_in_the_first_cache():
+    X, Z, weights = RNG.normal(size=(6, 3)), RNG.normal(size=(3100, 3)), RNG.normal(size=(2, 6))
+    sums, expected = np.zeros((2, 2, 3100)), np.exp(-0.3 * cdist(X, Z, "sqeuclidean"))
+    add_differences_by_sign(X.astype(np.float32), Z.astype(np.float32), 0.3, weights, sums)
+    np.testing.assert_allclose(sums[:, 0], np.maximum(weights, 0.0) @ expected, atol=1e-5)
+    np.testing.assert_allclose(sums[:, 1], np.maximum(-weights, 0.0) @ expected, atol=1e-5)
+
+
 def test_outputs_of__several_have_the_bits_that_each_has_alone():
     source = columns_of(RNG.normal(size=(3400, 5)))
     coefs = RNG.normal(size=(3, 3400)) * (RNG.uniform(size=(3, 3400)) < 0.2)
@@ -115,6 +125,16 @@ def test_add_weighted__columns_asked_for_twice_count_twice():
 
 
 # ---- solves
+def test_together__one_that_sums_columns_of_all_rows_is_not_waited_for():
+    source = CachedColumns(columns_of(RNG.normal(size=(300, 3))), 1 << 22)
+
+    def solve(share):
+        share.by_sign(np.arange(5), np.ones(5))
+        return share._is_alone
+
+    assert list(solved_together(source, [solve, solve], 2)) == [True, True]
+
+
 @pytest.mark.parametrize("squared", [False, True], ids=["hinge", "squared hinge"])
 @pytest.mark.parametrize("least", [64, 1 << 20], ids=["rows left out", "all rows"])
 def test_solve__keeps_no_column_and_ends_at_libsvms_optimum(monkeypatch, squared, least):
@@ -122,6 +142,8 @@ def test_solve__keeps_no_column_and_ends_at_libsvms_optimum(monkeypatch, squared
     X = RNG.normal(size=(1500, 4))
     y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * RNG.normal(size=1500) > 0, 1.0, -1.0)
     source = CachedColumns(columns_of(X), 1 << 26, None, 1 << 24)
+    if least < len(X):  # however few bytes the columns would be
+        monkeypatch.setattr(shrinking.Shrinking, "_on_all", lambda *given: pytest.fail("no row was left out"))
     qp = classification(source, y, 2.0, loss="squared_hinge" if squared else "hinge")
     solution = SMO(tol=1e-3).solve(qp)
     assert solution.status is Status.CONVERGED

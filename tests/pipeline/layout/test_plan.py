@@ -136,9 +136,9 @@ def test_plan__stays_where_nothing_is_to_be_chosen(keys):
     assert alone(5000, 2, **keys) == keys.get("plan", "auto")
 
 
-def many_rows(classes, folder):
-    """A file of so many rows that their K is not small, in stripes across two of three columns."""
-    X = np.random.default_rng(3).normal(size=(4200, 3))
+def many_rows(classes, folder, columns=3):
+    """A file of so many rows that their K is not small, in stripes across two of three columns, or more."""
+    X = np.random.default_rng(3).normal(size=(4200, columns)) * np.where(np.arange(columns) < 3, 1.0, 0.01)
     side = X[:, 0] + 0.3 * X[:, 1]
     np.savez(folder / "rows.npz", X=X, y=np.digitize(side, np.quantile(side, np.arange(1, classes) / classes)))
     return {"data": {"source": str(folder / "rows.npz")}, "kernel": {"name": "rbf", "gamma": 0.3}}
@@ -182,7 +182,7 @@ def test_run__that_lost_an_answer_solves_that_one_to_the_same_bytes(tmp_path):
 
 
 def test_plan__of_held_columns_tells_k_once_and_problems_on_all_threads(tmp_path, monkeypatch):
-    config = many_rows(3, tmp_path)
+    config = many_rows(3, tmp_path, columns=36)  # of fewer no column is kept, and those asked for cost as little
     steady(monkeypatch, threads=3)
     held, asked = (planned(config, tmp_path, *more) for more in ([], ["plan=columns", "cache.limit=70MB"]))
     n = held["n_merged"]
