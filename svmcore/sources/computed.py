@@ -22,7 +22,8 @@ BLOCK = 6 * CHUNK  # most rows of one matrix product
 Adder = Callable[[Points, Floats, Floats], None]  # of rows (m), memory for values, and sums (k, 2, m)
 
 ANEW = 8 * CHUNK  # columns whose values are summed together where none is stored
-VALUES = 1 << 15  # of a square that are worth a thread of their own
+VALUES = 1 << 15  # of these that are worth a thread of their own, which may begin at any of so many
+LINES = 64  # rows
 SUMMED = 6 * CHUNK  # rows whose values are summed together: 1.5 MB of float32, which the second-level cache holds
 
 
@@ -129,7 +130,8 @@ class ComputedColumns(Source):
     def _summed(self, idx: Floats, weights: Floats) -> Floats:
         """Sums (k, 2, n) of the columns `idx` times `weights` (k, q), as `add_block` adds them."""
         adders, sums = self._adders(idx, weights), np.zeros((len(weights), 2, self.n))
-        split_range(self.n, lambda lo, hi: self._add(adders, lo, sums[:, :, lo:hi]), least=SUMMED, grain=SUMMED)
+        least, grain = (VALUES // max(1, len(idx)), LINES) if self.computes_anew else (SUMMED, SUMMED)
+        split_range(self.n, lambda lo, hi: self._add(adders, lo, sums[:, :, lo:hi]), least=least, grain=grain)
         self.n_computed += len(idx)
         return sums
 
