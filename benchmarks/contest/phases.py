@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 REST = "rest"
 PHASES = {
     "rows": ("train.fit:distinct_rows", "train.opening:_computed"),
@@ -170,8 +168,8 @@ def _of_columns(source: Any, idx: Any, *_: Any) -> float:
     return float(len(idx)) * source.n
 
 
-def _of_sums(source: Any, coefs: Any) -> float:
-    return 0.0 if source.exact is None else float(np.any(coefs, axis=0).sum()) * source.n
+def _of_square(_: Any, idx: Any, others: Any, *__: Any) -> float:
+    return float(len(idx)) * len(others)
 
 
 def _of_tile(_: Any, rows: slice, columns: slice, *__: Any) -> float:
@@ -184,7 +182,8 @@ def _of_gram(kernels: Any, points: Any, *_: Any) -> float:
 
 COUNTS: dict[str, Callable[..., float]] = {
     "sources.computed:ComputedColumns.fill": _of_columns,
-    "sources.computed:ComputedColumns.outputs_of": _of_sums,
+    "sources.computed:ComputedColumns._summed": _of_columns,
+    "sources.computed:ComputedColumns.square": _of_square,
     "sources.resident:fill_grams": _of_gram,
     "passes.kernel.kernel_tiles:Tiles.add": _of_tile,
 }
