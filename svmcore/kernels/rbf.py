@@ -37,7 +37,7 @@ FEW = 32  # features up to which sums of squared differences are as fast as prod
 FEW_BY_FLOAT64 = 48  # the same where products must be float64
 EXP_FLOAT64 = 4 * UNIT64
 UNDERFLOW64 = 1e-306  # of values below exp(-707)
-UNDERFLOW = 1e-30  # of exponents in float32, and of values below exp(-87)
+UNDERFLOW = 1e-30  # of exponents in float32, and of values below 2^-125
 COARSE_DIFFERENCES = 4096.0  # gamma ||u||^2 above which rounding u to float32 could move a value by about 3e-6
 COARSE = 16.0  # gamma ||u||^2 above which float32 products could move a value near 1 by more than about 3e-6
 

@@ -158,7 +158,7 @@ class ComputedColumns(Source):
 
     def _add(self, adders: list[Adder], start: int, sums: Floats) -> None:
         """Add what the columns have at the rows from `start` on to `sums` (k, 2, m)."""
-        memory = np.empty((CHUNK, SUMMED), self.dtype)
+        memory = np.empty((0 if self.computes_anew else CHUNK, SUMMED), self.dtype)
         for lo in range(0, sums.shape[2], SUMMED):
             hi = min(lo + SUMMED, sums.shape[2])
             rows, near = self._rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))

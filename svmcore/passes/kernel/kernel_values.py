@@ -1,4 +1,4 @@
-"""Compiled elementwise passes: inner products in, kernel values out, nothing allocated that is larger than a row.
+"""Compiled elementwise passes: products or rows in, kernel values or their sums out, nothing larger than a row is kept.
 
 Values for a matrix that no cache holds are written past the caches. An ordinary store first reads the line that it
 writes to: that took more time than the exponentials.
@@ -14,6 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from svmcore.passes.kernel.kernel_sums import values_of_distances, values_of_products
+from svmcore.passes.matrix.gather import MOST
 from svmcore.points import Floats, Moments
 from svmcore.runtime.compiled import njit_fused, njit_sums
 
@@ -39,7 +40,6 @@ LOG2E = 1.4426950408889634  # exp(x) = 2^(x LOG2E)
 SHIFTER = 1.5 * 2.0**23  # t + SHIFTER has the integer nearest to t in its last bits
 LARGEST_FLOAT32 = 1e37  # of a factor that may still be cast to float32 and multiplied
 TERMS = 128  # of a sum in float32
-MOST_UNITS = 65535  # that 16 bits hold
 QUAD, PART = 4, 1536  # rows and columns of values at a time, which stay in the first-level cache
 LINE, LANES = 64, 16  # bytes and float32 values of a cache line
 _I64, _LINE = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
@@ -263,7 +263,7 @@ def _place_quads(left, right, gamma, amount, rounds, values, at, out):  # type: 
             source, target = values[i - first], out[at[i]]
             for j in range(len(target)):
                 if rounds:
-                    target[j] = min(np.int32(source[j] * amount + np.float32(0.5)), np.int32(MOST_UNITS))
+                    target[j] = min(np.int32(source[j] * amount + np.float32(0.5)), np.int32(MOST))
                 else:
                     target[j] = source[j] + amount
 
