@@ -5,13 +5,13 @@ machine. A compiled function and its callees stay in one file, because numba doe
 when a callee in another file changes.
 """
 
-import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numba
+
+from svmcore.runtime.compiled_files import compiled_once, forget_moved
 
 __all__ = ["njit", "njit_fused", "njit_sums"]
 
@@ -25,7 +25,7 @@ def _decorator(doc: str, **options: Any) -> Callable[..., Any]:
         if function is None:
             return lambda given: compiled(given, makes_arrays=makes_arrays, inside=inside)
         shared = {"nogil": True, "cache": True, "error_model": "numpy", "forceinline": inside, "_nrt": makes_arrays}
-        return numba.njit(**shared, **options)(function)
+        return compiled_once(numba.njit(**shared, **options)(function))
 
     compiled.__doc__ = doc
     return compiled
@@ -53,22 +53,4 @@ njit_sums = _decorator(
 )
 
 
-def forget_moved(package: Path) -> None:
-    """Delete what was compiled when `package` had other files, or this file other options, as after an update.
-
-    An index of numba names the modules of the functions that were arguments, and it is read before it is known to be
-    stale: where such a module has gone, every call would raise ModuleNotFoundError. It does not know the options.
-    """
-    names = sorted(str(path.relative_to(package)) for path in package.rglob("*.py"))
-    known = hashlib.sha256(repr(names).encode() + Path(__file__).read_bytes())
-    stamp = package / "__pycache__" / f"modules.{known.hexdigest()[:16]}"
-    if stamp.exists():
-        return
-    with suppress(OSError):  # a package that cannot be written to has no compiled files of ours
-        for stale in (*package.rglob("__pycache__/*.nbi"), *stamp.parent.glob("modules.*")):
-            stale.unlink(missing_ok=True)
-        stamp.parent.mkdir(exist_ok=True)
-        stamp.touch()
-
-
-forget_moved(Path(__file__).parent.parent)
+forget_moved(Path(__file__).parent.parent, options=Path(__file__).read_bytes())

@@ -1,4 +1,4 @@
-"""Compiled loops count no references; what another version of the package compiled is gone before numba reads it."""
+"""Compiled loops count no references unless they make arrays."""
 
 import numba
 import numpy as np
@@ -7,7 +7,7 @@ from numba.core.errors import NumbaError
 
 from svmcore.passes.steps.coordinates import csr_pass, dense_pass
 from svmcore.passes.steps.pairs import _solve_long, _solve_short
-from svmcore.runtime.compiled import forget_moved, njit
+from svmcore.runtime.compiled import njit
 
 SINGLE, REAL, WHOLE = numba.float32, numba.float64, numba.int64
 SQUARE, KEYS, REALS, PLACES = SINGLE[:, ::1], SINGLE[::1], REAL[::1], WHOLE[::1]
@@ -47,49 +47,3 @@ def test_makes_arrays__is_needed_for_an_array_and_counts_references():
     assert "NRT_" in body(njit(makes_arrays=True)(total), (REALS,))
     with pytest.raises(NumbaError, match="NRT required"):
         njit(total)(np.ones(2))
-
-
-def package(folder, *names):
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
-    return folder
-
-
-def compiled(folder):
-    return sorted(path.name for path in folder.rglob("*.nbi"))
-
-
-def test_forget_moved__keeps_what_was_compiled_from_the_same_files(tmp_path):
-    root = package(tmp_path, "a.py", "room/b.py")
-    forget_moved(root)
-    package(root, "__pycache__/a.nbi", "room/__pycache__/b.nbi")
-    forget_moved(root)
-    assert compiled(root) == ["a.nbi", "b.nbi"]
-
-
-def test_forget_moved__deletes_it_when_a_file_has_moved(tmp_path):
-    root = package(tmp_path, "a.py", "room/b.py")
-    forget_moved(root)
-    package(root, "__pycache__/a.nbi", "room/__pycache__/b.nbi")
-    (root / "room" / "b.py").rename(root / "b.py")
-    forget_moved(root)
-    assert compiled(root) == []
-    assert len(list(root.glob("__pycache__/modules.*"))) == 1
-
-
-def test_forget_moved__deletes_it_when_the_options_have_changed(tmp_path, monkeypatch):
-    root, options = package(tmp_path / "package", "a.py"), tmp_path / "options.py"
-    monkeypatch.setattr("svmcore.runtime.compiled.__file__", str(options))
-    options.write_text("before")
-    forget_moved(root)
-    package(root, "__pycache__/a.nbi")
-    options.write_text("after")
-    forget_moved(root)
-    assert compiled(root) == []
-
-
-def test_forget_moved__leaves_a_package_that_cannot_be_written_to(tmp_path):
-    root = package(tmp_path, "a.py")
-    (root / "__pycache__").touch()  # no folder can be made here
-    forget_moved(root)
