@@ -31,20 +31,19 @@ def _codecs() -> list[Any]:
 
 
 class ArrayWriter:
-    """A zarr array (n, *row) in `folder` written from front to back, a whole chunk at a time; n is known at the end."""
+    """A zarr array (n, *row) in `folder` written from front to back, a whole chunk at a time; n is known at the end.
+
+    An array of less than a chunk has one of its own length: zarr fills up what a chunk has beyond the array, and who
+    reads a row unpacks that too.
+    """
 
     def __init__(self, folder: Path, row: tuple[int, ...], dtype: DTypeLike) -> None:
-        import zarr
-
-        self.dtype = np.dtype(dtype)
+        self.folder, self.row, self.dtype = folder, row, np.dtype(dtype)
         self.n = 0
         self._chunk = max(1, CHUNK_BYTES // max(1, int(np.prod(row)) * self.dtype.itemsize))
         self._held: list[NDArray[Any]] = []
         self._n_held = 0
-        chunks = tuple(max(1, size) for size in (self._chunk, *row))
-        self._array = zarr.create_array(
-            str(folder), shape=(0, *row), chunks=chunks, dtype=self.dtype, compressors=_codecs(), zarr_format=3
-        )
+        self._array: Any = None
 
     def append(self, rows: NDArray[Any]) -> None:
         """Add rows at the end."""
@@ -55,6 +54,8 @@ class ArrayWriter:
 
     def _flush(self, count: int) -> None:
         rows = np.concatenate(self._held) if len(self._held) != 1 else self._held[0]
+        if self._array is None:
+            self._create(self._chunk)
         self._array.resize((self.n + count, *rows.shape[1:]))
         # one chunk at a time, or zarr keeps many encoded chunks in flight; equal to the fill value is written too
         for start in range(0, count, self._chunk):
@@ -63,8 +64,23 @@ class ArrayWriter:
         self.n += count
         self._held, self._n_held = [rows[count:].copy()], len(rows) - count
 
+    def _create(self, chunk: int) -> None:
+        import zarr
+
+        chunks = tuple(max(1, size) for size in (chunk, *self.row))
+        self._array = zarr.create_array(
+            str(self.folder),
+            shape=(0, *self.row),
+            chunks=chunks,
+            dtype=self.dtype,
+            compressors=_codecs(),
+            zarr_format=3,
+        )
+
     def close(self) -> None:
         """Write what is left."""
+        if self._array is None:
+            self._create(self._n_held)
         if self._n_held:
             self._flush(self._n_held)
 
