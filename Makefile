@@ -28,8 +28,9 @@ lint: setup
 	$(BIN)/mypy svmcore pipeline
 	$(BIN)/lint-imports
 
+# Files in their order: those that wait for servers come first, and many short ones are left for the end.
 test: lint
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not full"
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not full"
 
 # The documentation as a site, in site/: every link leads somewhere, and words are spelt as they should be.
 docs: setup

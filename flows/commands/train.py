@@ -128,4 +128,4 @@ def warm() -> None:
     from pipeline.running import warm as parts
 
     for name in parts.warm():
-        tell(f"compiles: {name}")
+        tell(f"compiled: {name}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.load import load_experiment
-from pipeline.running.warm import RUNS
+from pipeline.running.warm import PARTS, RUNS
 
 
 def entries(folder):
@@ -38,15 +38,26 @@ X, y = load_iris(return_X_y=True)
 SVC().fit(X, y).predict(X)
 SVC(kernel="linear").fit(X[:100], y[:100])
 """
+FIRST_LARGE_FITS = """
+import numpy as np
+from svmcore.estimator import SVC
+rng = np.random.default_rng(3)
+for p, kinds in ((8, 1), (60, 1), (60, 2)):
+    X = rng.normal(size=(20_000, p)).astype(np.float32)
+    X = X if kinds == 1 else (X > 0.5).astype(np.float32)
+    y = X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=len(X)) > 0.0
+    SVC(C=10.0, gamma=1.0 / p, tol=1e-2).fit(X, y)
+"""
 
 
-@pytest.mark.full  # compiles everything: a minute on a free core
+@pytest.mark.full  # compiles everything: a minute on free cores
 def test_warm__leaves_next_to_nothing_to_compile(tmp_path):
     told = marginflow(tmp_path, "warm").stderr
-    assert all(name in told for name in RUNS)
+    assert all(name in told for name in (*PARTS, *RUNS))
     before = entries(tmp_path)
-    python(tmp_path, "-c", FIRST_FIT)
-    assert entries(tmp_path) == before
+    for first in (FIRST_FIT, FIRST_LARGE_FITS):
+        python(tmp_path, "-c", first)
+        assert entries(tmp_path) == before
     digits = Path(__file__).parents[3] / "config" / "digits.yaml"
     marginflow(tmp_path, "run", digits, "--no-prefect", "--store", tmp_path / "store")
     assert len(before) > 80
