@@ -11,7 +11,7 @@ from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.points import Floats, Rows
 from svmcore.sources import ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
-from svmcore.train.posing.plan import EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
+from svmcore.train.posing.plan import ALONE, EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
 from svmcore.train.posing.posed import Posed
 
 __all__ = ["PSD_ROWS", "Opened", "opened", "plan_of"]
@@ -36,7 +36,9 @@ def opened(posed: Posed, dtype: DTypeLike, small: bool, stops: Callable[[], bool
         K = np.asarray(posed.distinct.rows)
         return Opened("resident", ResidentGram(K, psd=len(K) <= PSD_ROWS and is_psd(K)), np.empty(0))
     computed, budget = _computed(posed, dtype), posed.recipe.cache_bytes
-    centre, plan = computed.points.centre, plan_of(posed, dtype, computed.n, len(posed.goals))
+    once = not posed.recipe.calibrates  # probabilities solve parts of the programs again
+    alone = not small and once and _are_alone(posed, computed)
+    centre, plan = computed.points.centre, plan_of(posed, dtype, computed.n, 1 if alone else len(posed.goals))
     at_once = small and 8 * computed.n**2 <= max(budget, SMALL_BYTES)
     if at_once or (plan == "resident" and not posed.pairs):
         gram = resident_gram(computed, stops)
@@ -44,8 +46,13 @@ def opened(posed: Posed, dtype: DTypeLike, small: bool, stops: Callable[[], bool
             return Opened("resident", gram, centre)
     if posed.pairs:
         return Opened(plan, PairGrams(computed, budget, stops), centre)
-    of_one = len(posed.goals) == 1 and not posed.recipe.calibrates  # probabilities solve parts of the program again
-    return Opened("columns", cached(computed, budget, of_one), centre)
+    return Opened("columns", cached(computed, budget, of_one=once and len(posed.goals) == 1), centre)
+
+
+def _are_alone(posed: Posed, computed: ComputedColumns) -> bool:
+    """Whether few classes leave many rows out of K, whose values are computed as fast as memory gives them back."""
+    many = computed.n >= ALONE * len(posed.classes)
+    return many and computed.computes_anew and posed.apart(cached(computed, posed.recipe.cache_bytes))
 
 
 def plan_of(posed: Posed, dtype: DTypeLike, n: int, n_problems: int) -> Plan:

@@ -133,7 +133,7 @@ class Work(Posed):
     def solve_all(self, solves: Sequence[Callable[[Source | None], None]]) -> None:
         """Call each of `solves` with a source for its problem, or None where `source_of` has it; several at once."""
         jobs = self.recipe.n_jobs or n_threads()
-        if len(solves) > 1 and isinstance(self.source, CachedColumns) and self._apart(self.source):
+        if len(solves) > 1 and not self.pairs and isinstance(self.source, CachedColumns) and self.apart(self.source):
             every = solved_together(self.source, solves, jobs)
         else:
             every = side_by_side([functools.partial(solve, None) for solve in solves], self.threads())
@@ -167,10 +167,6 @@ class Work(Posed):
     def _plan_of_pair(self, n: int) -> Plan:
         """How K of a pair of n rows is served: whole where that of all rows is, or where it is small itself."""
         return "resident" if self.plan == "resident" else plan_of(self, self.dtype, n, 1)
-
-    def _apart(self, source: CachedColumns) -> bool:
-        """Whether each problem is best solved in a cache of its own."""
-        return not self.pairs and self.solver(0).shares(self.program(0, source)) > 0
 
     def finish(self, k: int, qp: SignedQP, solution: Solution) -> None:
         """Keep what the solution of problem `k` says."""

@@ -7,6 +7,7 @@ from sklearn.svm import SVC as LibSVM
 
 from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Linear, Status, classification
 from svmcore.errors import Unsupported
+from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
 from svmcore.passes.kernel.kernel_values import EXP_FLOAT32, add_differences_by_sign, exp_of_differences, exp_pass
 from svmcore.passes.matrix.gather import gather_square
@@ -14,6 +15,7 @@ from svmcore.solvers import shrinking
 from svmcore.sources import LinearRows
 from svmcore.sources.base import add_weighted
 from svmcore.sources.together import solved_together
+from svmcore.train import opening
 
 RNG = np.random.default_rng(5)
 KERNEL = RBF(0.3)
@@ -156,3 +158,37 @@ def test_solve__keeps_no_column_and_ends_at_libsvms_optimum(monkeypatch, squared
     optimum = np.abs(full).sum() - 0.5 * full @ K @ full
     ours = np.abs(solution.beta).sum() - 0.5 * solution.beta @ K @ solution.beta
     assert ours == pytest.approx(optimum, rel=2e-6)
+
+
+# ---- several classes
+def three_classes(n, p=3):
+    rng = np.random.default_rng(7)
+    y = rng.integers(0, 3, n)
+    X = rng.normal(size=(n, p)) + 2.0 * np.eye(3, p)[y]
+    return X.astype(np.float32), y
+
+
+@pytest.mark.parametrize("scheme", ["ovo", "ovr"])
+def test_few_classes_of_many_rows__are_solved_without_their_K_and_are_scikit_learns(monkeypatch, scheme):
+    monkeypatch.setattr(opening, "ALONE", 1900)
+    X, y = three_classes(6500)
+    model = SVC(C=1.0, gamma=0.5, multi_class=scheme, tol=1e-4).fit(X, y)
+    assert model.plan_ == "columns"
+    assert all(certificate.kkt_gap <= 1.05e-4 for certificate in model.certificate_)
+    monkeypatch.setattr(opening, "ALONE", 2200)
+    kept = SVC(C=1.0, gamma=0.5, multi_class=scheme, tol=1e-4).fit(X, y)
+    assert kept.plan_ == "resident"
+    duals = [[certificate.dual for certificate in each.certificate_] for each in (model, kept)]
+    np.testing.assert_allclose(*duals, rtol=1e-6)
+    if scheme == "ovo":
+        theirs = LibSVM(C=1.0, gamma=0.5, tol=1e-4, decision_function_shape="ovo").fit(X, y)
+        ours = model.set_params(decision_function_shape="ovo").decision_function(X)
+        np.testing.assert_allclose(ours, theirs.decision_function(X), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "n"), [({"probability": True}, 6500), ({}, 4600)], ids=["probabilities", "few rows of each"]
+)
+def test_several_classes__share_a_K_that_is_asked_for_again_or_costs_less(monkeypatch, given, n):
+    monkeypatch.setattr(opening, "ALONE", 1900)
+    assert SVC(gamma=0.5, tol=0.1, **given).fit(*three_classes(n)).plan_ == "resident"

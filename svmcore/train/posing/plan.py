@@ -10,7 +10,7 @@ from svmcore.solvers import SMO
 from svmcore.sources import CachedColumns, Source
 from svmcore.tasks import Task
 
-__all__ = ["EXACT_ROWS", "SMALL_BYTES", "Plan", "cached", "choose_plan", "served_kernel"]
+__all__ = ["ALONE", "EXACT_ROWS", "SMALL_BYTES", "Plan", "cached", "choose_plan", "served_kernel"]
 
 Plan: TypeAlias = Literal["resident", "columns", "factor"]
 
@@ -18,6 +18,7 @@ EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
 LEAST_SQUARE = 48 << 20  # bytes of 2,800 variables
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs
+ALONE = 3500  # rows for each class, from which they are not where a value is computed as fast as it is read
 
 
 def served_kernel(kernel: Kernel, task: Task) -> Kernel:

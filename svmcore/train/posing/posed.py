@@ -18,7 +18,7 @@ from svmcore.model.multiclass import labels_of_pairs, rows_of_pairs
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solvers import Solver
-from svmcore.sources import ResidentGram, Source
+from svmcore.sources import CachedColumns, ResidentGram, Source
 from svmcore.tasks import Task
 from svmcore.train.posing.copies import Copies
 from svmcore.train.posing.distinct import Distinct
@@ -150,6 +150,12 @@ class Posed:
         """The solver, with a smaller tol where a machine that gave way has smaller sums."""
         solver, share = self.recipe.solver, self.tasks[k].unit / self.recipe.task.unit
         return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
+
+    def apart(self, source: CachedColumns) -> bool:
+        """Whether problems are best solved in columns of their own, of those that this source has: the largest is."""
+        k = max(range(len(self.goals)), key=lambda k: len(self.rows(k)))
+        part = source.take(self.rows(k)) if self.pairs else source
+        return self.solver(k).shares(self.program(k, part)) > 0
 
 
 def _objection(task: Task, y: Floats, C: Floats) -> str:
