@@ -60,7 +60,9 @@ def _alone(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            _wait_for(stack.enter_context(path.open("w")).fileno())
+            file = stack.enter_context(path.open("w")).fileno()
+            _wait_for(file)
+            stack.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a child that was forked meanwhile has the file open too
         yield
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 
@@ -118,6 +119,20 @@ def test_lock__of_a_process_that_never_ends_is_not_waited_for(tmp_path, monkeypa
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     with compiled_files._alone(path), path.open() as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_lock__is_given_back_though_a_child_has_its_file(tmp_path):
+    path = tmp_path / "a.lock"
+    with compiled_files._alone(path):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+    try:
+        with path.open() as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_lock__is_not_needed_where_nothing_can_be_written(tmp_path):
