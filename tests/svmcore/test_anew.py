@@ -187,7 +187,9 @@ def test_few_classes_of_many_rows__are_solved_without_their_K_and_are_scikit_lea
 
 
 @pytest.mark.parametrize(
-    ("given", "n"), [({"probability": True}, 6500), ({}, 4600)], ids=["probabilities", "few rows of each"]
+    ("given", "n"),
+    [({"calibration": "folds", "random_state": 0}, 6500), ({}, 4600)],
+    ids=["probabilities", "few rows of each"],
 )
 def test_several_classes__share_a_K_that_is_asked_for_again_or_costs_less(monkeypatch, given, n):
     monkeypatch.setattr(opening, "ALONE", 1900)
