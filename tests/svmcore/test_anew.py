@@ -187,10 +187,10 @@ def test_few_classes_of_many_rows__are_solved_without_their_K_and_are_scikit_lea
 
 
 @pytest.mark.parametrize(
-    ("given", "n"),
-    [({"calibration": "folds", "random_state": 0}, 6500), ({}, 4600)],
-    ids=["probabilities", "few rows of each"],
+    ("given", "n", "p"),
+    [({"calibration": "folds", "random_state": 0}, 6500, 3), ({}, 4600, 3), ({}, 6500, 40)],
+    ids=["probabilities", "few rows of each", "many features"],
 )
-def test_several_classes__share_a_K_that_is_asked_for_again_or_costs_less(monkeypatch, given, n):
+def test_several_classes__share_a_K_that_is_asked_for_again_or_costs_less(monkeypatch, given, n, p):
     monkeypatch.setattr(opening, "ALONE", 1900)
-    assert SVC(gamma=0.5, tol=0.1, **given).fit(*three_classes(n)).plan_ == "resident"
+    assert SVC(gamma=0.5, tol=0.1, **given).fit(*three_classes(n, p)).plan_ == "resident"

@@ -152,7 +152,7 @@ class Posed:
         return solver if share == 1.0 else dataclasses.replace(solver, tol=solver.tol * share)
 
     def apart(self, source: CachedColumns) -> bool:
-        """Whether problems are best solved in columns of their own, of those that this source has: the largest is."""
+        """Whether problems are best solved in columns of their own, at the same time: the largest one is asked."""
         k = max(range(len(self.goals)), key=lambda k: len(self.rows(k)))
         part = source.take(self.rows(k)) if self.pairs else source
         return self.solver(k).shares(self.program(k, part)) > 0
