@@ -4,6 +4,7 @@ The parts share the cores: a function that several of them need is compiled by t
 (`svmcore.runtime.compiled_files`).
 """
 
+import functools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from pipeline.model.verify import verify
 from pipeline.running.run import run
 from svmcore.runtime.threads import n_cores
 
-__all__ = ["RUNS", "warm"]
+__all__ = ["PARTS", "RUNS", "warm"]
 
 PROCESSES = 4  # at most, of half a gigabyte each
 ROWS = 1600  # more than are solved in one compiled pass,
@@ -37,18 +38,20 @@ RUNS: dict[str, dict[str, Any]] = {
 def warm() -> Iterator[str]:
     """Compile; yields the name of each part when it is done."""
     parallel = Parallel(n_jobs=min(PROCESSES, n_cores()), return_as="generator_unordered")
-    yield from parallel(delayed(_compile)(name) for name in (*PARTS, *RUNS))
+    yield from parallel(delayed(_compile)(name) for name in PARTS)
 
 
 def _compile(name: str) -> str:
     """Do a part; returns its name."""
-    if name in PARTS:
-        PARTS[name]()
-        return name
-    with tempfile.TemporaryDirectory(prefix="marginflow-warm-") as folder:
-        record = run({**RUNS[name], "cluster": {"kind": "inline"}, "store": folder})
-        verify(Path(record["model"]))
+    PARTS[name]()
     return name
+
+
+def _run(config: dict[str, Any]) -> None:
+    """A run of a config, verified."""
+    with tempfile.TemporaryDirectory(prefix="marginflow-warm-") as folder:
+        record = run({**config, "cluster": {"kind": "inline"}, "store": folder})
+        verify(Path(record["model"]))
 
 
 def _fit_small() -> None:
@@ -85,4 +88,9 @@ def _fit_large() -> None:
         SVC(cache_size=MEGABYTES, tol=0.1).fit(rows, rng.random(MOST) > 0.5)
 
 
-PARTS: dict[str, Callable[[], None]] = {"large tables": _fit_large, "small tables": _fit_small, "solvers": warm_up}
+PARTS: dict[str, Callable[[], None]] = {
+    "large tables": _fit_large,
+    "small tables": _fit_small,
+    "solvers": warm_up,
+    **{name: functools.partial(_run, config) for name, config in RUNS.items()},
+}

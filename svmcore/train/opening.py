@@ -37,7 +37,7 @@ def opened(posed: Posed, dtype: DTypeLike, small: bool, stops: Callable[[], bool
         return Opened("resident", ResidentGram(K, psd=len(K) <= PSD_ROWS and is_psd(K)), np.empty(0))
     computed, budget = _computed(posed, dtype), posed.recipe.cache_bytes
     once = not posed.recipe.calibrates  # probabilities solve parts of the programs again
-    alone = not small and once and _are_alone(posed, computed)
+    alone = len(posed.goals) > 1 and not small and once and _are_alone(posed, computed)
     centre, plan = computed.points.centre, plan_of(posed, dtype, computed.n, 1 if alone else len(posed.goals))
     at_once = small and 8 * computed.n**2 <= max(budget, SMALL_BYTES)
     if at_once or (plan == "resident" and not posed.pairs):

@@ -18,7 +18,7 @@ EXACT_ROWS = 1024  # up to so many rows float64 columns cost nothing
 SMALL_BYTES = 64 << 20  # a Gram matrix this small is always kept, whatever the budget of the columns
 LEAST_SQUARE = 48 << 20  # bytes of 2,800 variables
 SHARERS = 3  # problems from which their support vectors together are worth half of all pairs
-ALONE = 3500  # rows for each class, from which they are not where a value is computed as fast as it is read
+ALONE = 3500  # rows for each class from which columns are faster, where a value is computed as fast as it is read
 
 
 def served_kernel(kernel: Kernel, task: Task) -> Kernel:
