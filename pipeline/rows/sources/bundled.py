@@ -1,5 +1,6 @@
 """scikit-learn's bundled sets as row blocks."""
 
+import functools
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -36,7 +37,16 @@ class BundledSource(StoredSource):
         return hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
 
     def _load(self) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        from sklearn import datasets
+        return _bundled(self.url.removeprefix("sklearn:"))
 
-        X, y = getattr(datasets, f"load_{self.url.removeprefix('sklearn:')}")(return_X_y=True)
-        return np.ascontiguousarray(X, dtype=np.float64), y.astype(np.int64 if y.dtype.kind in "iu" else np.float64)
+
+@functools.cache
+def _bundled(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """The set, which nobody may write to: a run asks for it three times."""
+    from sklearn import datasets
+
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    X, y = np.ascontiguousarray(X, dtype=np.float64), y.astype(np.int64 if y.dtype.kind in "iu" else np.float64)
+    X.setflags(write=False)
+    y.setflags(write=False)
+    return X, y
