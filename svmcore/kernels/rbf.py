@@ -18,17 +18,15 @@ from svmcore.kernels.rounding import (
     of_sums,
     resolved_gamma,
 )
-from svmcore.passes.kernel.kernel_tiles import Distances, FineProducts, Products, Tiles
-from svmcore.passes.kernel.kernel_values import (
-    EXP_FLOAT32,
-    LARGEST_FLOAT32,
+from svmcore.passes.kernel.differences import (
     add_differences_by_sign,
     exp_of_differences,
-    exp_of_distances,
-    exp_pass,
     place_differences,
     sums_of_differences,
 )
+from svmcore.passes.kernel.exp2 import EXP_FLOAT32
+from svmcore.passes.kernel.kernel_tiles import Distances, FineProducts, Products, Tiles
+from svmcore.passes.kernel.kernel_values import LARGEST_FLOAT32, exp_of_distances, exp_pass
 from svmcore.points import Extent, Floats, Moments, Points, check_fit
 
 __all__ = ["RBF"]

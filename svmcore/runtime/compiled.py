@@ -1,17 +1,15 @@
 """The options every compiled function shares, in one place.
 
 `nogil`: two problems run on two threads, and a worker keeps answering its scheduler. `cache`: compiled once per
-machine. A compiled function and its callees stay in one file, because numba does not invalidate a cached caller
-when a callee in another file changes.
+machine, and again when anything changes that it is made from (`svmcore.runtime.compiled_from`).
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numba
 
-from svmcore.runtime.compiled_files import compiled_once, forget_moved
+from svmcore.runtime.compiled_files import compiled_once
 
 __all__ = ["njit", "njit_fused", "njit_sums"]
 
@@ -51,6 +49,3 @@ njit_sums = _decorator(
     "As `njit_fused`, with the terms of a sum added in the order that is fastest: the same one in every call.",
     fastmath={"contract", "reassoc"},
 )
-
-
-forget_moved(Path(__file__).parent.parent, options=Path(__file__).read_bytes())

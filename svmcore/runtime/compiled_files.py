@@ -2,45 +2,81 @@
 
 numba writes the index of a function first and its code second, under the first number that is free. Two processes that
 compile a function for different types at once take the same number, and one of them runs what the other has compiled;
-one that is killed between the two leaves an index that names what the number held before.
+one that is killed between the two leaves an index that names what the number held before. And it takes a function for
+what it was though another has changed that it calls.
 """
 
 import contextlib
 import fcntl
-import hashlib
+import functools
 import secrets
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from numba.core.caching import IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
-__all__ = ["compiled_once", "forget_moved"]
+from svmcore.runtime.compiled_from import made_from
+
+__all__ = ["compiled_once"]
 
 PATIENCE, LOOKS = 120.0, 0.02  # seconds that another process may take, and between two looks
 _OURS = secrets.token_hex(4)
 
 
 def compiled_once(dispatcher: Any) -> Any:
-    """The dispatcher of a cached function, with files of this process's own and a lock while it compiles.
+    """The dispatcher of a cached function, with files of its own and a lock while it compiles.
 
     Who waits for another process finds on disk what that has compiled.
     """
-    cache, compiles = dispatcher._cache, dispatcher.compile
-    index = Path(cache._cache_file._index_path)
-    cache._cache_file._data_name_pattern = f"{index.stem}.{_OURS}.{{number:d}}.nbc"
+    files = dispatcher._cache._cache_file = _CodeFiles(dispatcher)
+    compiles, path = dispatcher.compile, Path(files._index_path)
 
     def compile_alone(signature: Any) -> Any:
-        with global_compiler_lock, _alone(index.with_suffix(".lock")):
+        with global_compiler_lock, _alone(path.with_suffix(".lock")):
+            files.complete()
             known = sum(dispatcher.stats.cache_misses.values())
             found = compiles(signature)
             if sum(dispatcher.stats.cache_misses.values()) > known:
-                _sweep(index, cache._cache_file._load_index())
+                _sweep(path, files._load_index())
             return found
 
     dispatcher.compile = compile_alone
     return dispatcher
+
+
+class _CodeFiles(IndexDataCacheFile):  # type: ignore[misc]
+    """Files of compiled code of this process's own, which are stale once anything has changed that the code is made of.
+
+    What a full disk or a power cut has cut short, or what names a module that has gone, is compiled again.
+    """
+
+    def __init__(self, dispatcher: Any) -> None:
+        before, name = dispatcher._cache._cache_file, dispatcher._cache._impl.filename_base
+        super().__init__(before._cache_path, name, before._source_stamp)
+        self._data_name_pattern = f"{name}.{_OURS}.{{number:d}}.nbc"
+        self._whole_stamp = functools.cache(
+            lambda: (before._source_stamp, made_from(dispatcher.py_func, dispatcher.targetoptions))
+        )
+
+    def complete(self) -> None:
+        """Find out what the code is made of, when the modules of all that it calls have been imported."""
+        self._source_stamp = self._whole_stamp()
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except Exception:  # unpickling raises what it likes
+            return {}
+
+    def load(self, key: Any) -> Any:
+        """The code of a signature, or None."""
+        try:
+            return super().load(key)
+        except Exception:
+            return None
 
 
 def _sweep(index: Path, named: dict[Any, str]) -> None:
@@ -76,21 +112,3 @@ def _wait_for(file: int) -> None:
             if time.monotonic() > until:
                 raise
             time.sleep(LOOKS)
-
-
-def forget_moved(package: Path, options: bytes = b"") -> None:
-    """Delete what was compiled when `package` had other files or functions other options, as after an update.
-
-    An index of numba names the modules of the functions that were arguments, and it is read before it is known to be
-    stale: where such a module has gone, every call would raise ModuleNotFoundError. It does not know the options.
-    """
-    names = sorted(str(path.relative_to(package)) for path in package.rglob("*.py"))
-    known = hashlib.sha256(repr(names).encode() + options)
-    stamp = package / "__pycache__" / f"modules.{known.hexdigest()[:16]}"
-    if stamp.exists():
-        return
-    with contextlib.suppress(OSError):  # a package that cannot be written to has no compiled files of ours
-        for stale in (*package.rglob("__pycache__/*.nb[ic]"), *stamp.parent.glob("modules.*")):
-            stale.unlink(missing_ok=True)
-        stamp.parent.mkdir(exist_ok=True)
-        stamp.touch()

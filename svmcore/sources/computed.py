@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.kernel.kernel_values import place_rows
+from svmcore.passes.kernel.lines import place_rows
 from svmcore.passes.matrix.columns import add_block, weighted
 from svmcore.points import Floats, Points
 from svmcore.runtime.threads import split_range

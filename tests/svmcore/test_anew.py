@@ -10,7 +10,9 @@ from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Linear, Status, cl
 from svmcore.errors import Unsupported
 from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.kernel.kernel_values import EXP_FLOAT32, add_differences_by_sign, exp_of_differences, exp_pass
+from svmcore.passes.kernel.differences import add_differences_by_sign, exp_of_differences
+from svmcore.passes.kernel.exp2 import EXP_FLOAT32
+from svmcore.passes.kernel.kernel_values import exp_pass
 from svmcore.passes.matrix.gather import gather_square
 from svmcore.solvers import shrinking
 from svmcore.sources import LinearRows

@@ -2,28 +2,32 @@
 
 import fcntl
 import os
+import pickle
 import signal
 import subprocess
 import sys
 
+import numba
 import pytest
 
 from svmcore.runtime import compiled_files
-from svmcore.runtime.compiled_files import forget_moved
+from svmcore.runtime.compiled_from import made_from
 
 FUNCTION = """
-from svmcore.runtime.compiled import njit
+from svmcore.runtime.compiled import njit_sums
 
-@njit
+@njit_sums  # its options are a set, in another order in each process
 def grown(x):
     return x + {step}
 """
 CALL = """
 import sys, time
 from pathlib import Path
+import numba
 import numpy as np
 from function import grown
 
+numba.njit(lambda x: x)(1.0)  # the first compilation of a process takes longer than another, and not always as long
 Path(f"here.{sys.argv[2]}").touch()
 while len(list(Path().glob("here.*"))) < int(sys.argv[3]):
     time.sleep(0.001)
@@ -39,6 +43,7 @@ grown._cache._cache_file._save_data = lambda name, data: os._exit(9)
 grown(np.float64(1))
 """
 TYPES = ("float64", "float32")
+GONE = pickle.dumps(numba.__version__) + b"cmodule_that_has_gone\nName\n."
 
 
 @pytest.fixture
@@ -141,44 +146,94 @@ def test_lock__is_not_needed_where_nothing_can_be_written(tmp_path):
         assert not (tmp_path / "file" / "a.lock").exists()
 
 
-def package(folder, *names):
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
-    return folder
+@pytest.mark.parametrize(
+    ("suffix", "left"),
+    [
+        (".nbi", lambda content: b""),
+        (".nbi", lambda content: content[: len(content) // 2]),
+        (".nbi", lambda content: GONE),
+        (".nbc", lambda content: b""),
+        (".nbc", lambda content: content[: len(content) // 2]),
+    ],
+    ids=["no index", "half an index", "an index of what has gone", "no code", "half of the code"],
+)
+def test_file__that_cannot_be_read_is_compiled_again(suffix, left, folder):
+    """As a full disk, a power cut or a version with other modules leaves it."""
+    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
+    (path,) = folder.rglob(f"*{suffix}")
+    path.write_bytes(left(path.read_bytes()))
+    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
+    assert called(folder, ["float64"]) == [(2.0, 0, 1)]
 
 
-def compiled(folder):
-    return sorted(path.name for path in folder.rglob("*.nb[ic]"))
+CALLER = """
+from svmcore.runtime.compiled import njit
+import elsewhere
+from elsewhere import {name}
+
+@njit
+def grown(x):
+    return inner(x)
+
+@njit
+def inner(x):
+    return x + {value}
+"""
+COMPILED = """
+from svmcore.runtime.compiled import njit
+from further import STEP
+
+@njit
+def step():
+    return STEP
+"""
+WRITTEN = """
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from further import amount
+
+@intrinsic
+def step(context):
+    def generate(context, builder, signature, arguments):
+        return amount()
+    return types.int64(), generate
+"""
+FURTHER = """
+STEP = {step}
+
+def amount():
+    from llvmlite import ir
+    return ir.Constant(ir.IntType(64), {step})
+"""
 
 
-def test_forget_moved__keeps_what_was_compiled_from_the_same_files(tmp_path):
-    root = package(tmp_path, "a.py", "room/b.py")
-    forget_moved(root)
-    package(root, "__pycache__/a.nbi", "room/__pycache__/b.nbi")
-    forget_moved(root)
-    assert compiled(root) == ["a.nbi", "b.nbi"]
+@pytest.mark.parametrize(
+    ("elsewhere", "name", "value"),
+    [
+        ("from further import STEP", "STEP", "STEP"),
+        (COMPILED, "step", "step()"),
+        (WRITTEN.replace("from further import amount", FURTHER), "step", "step()"),
+    ],
+    ids=["a constant", "what a function reads", "what is not compiled"],
+)
+def test_code__is_stale_once_another_file_has_changed(elsewhere, name, value, folder):
+    def change(step):
+        (folder / "further.py").write_text(FURTHER.format(step=step))
+        (folder / "elsewhere.py").write_text(elsewhere.replace("{step}", str(step)))
+
+    (folder / "function.py").write_text(CALLER.format(name=name, value=value))
+    change(1)
+    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
+    assert called(folder, ["float64"]) == [(2.0, 0, 1)]
+    change(10)
+    assert called(folder, ["float64"]) == [(11.0, 1, 0)]
 
 
-def test_forget_moved__deletes_it_when_a_file_has_moved(tmp_path):
-    root = package(tmp_path, "a.py", "room/b.py")
-    forget_moved(root)
-    package(root, "__pycache__/a.nbi", "__pycache__/a.1.nbc", "room/__pycache__/b.nbi")
-    (root / "room" / "b.py").rename(root / "b.py")
-    forget_moved(root)
-    assert compiled(root) == []
-    assert len(list(root.glob("__pycache__/modules.*"))) == 1
+def test_made_from__tells_other_options_in_any_order():
+    def function(x):
+        return x
 
-
-def test_forget_moved__deletes_it_when_the_options_have_changed(tmp_path):
-    root = package(tmp_path, "a.py")
-    forget_moved(root, b"before")
-    package(root, "__pycache__/a.nbi")
-    forget_moved(root, b"after")
-    assert compiled(root) == []
-
-
-def test_forget_moved__leaves_a_package_that_cannot_be_written_to(tmp_path):
-    root = package(tmp_path, "a.py")
-    (root / "__pycache__").touch()  # no folder can be made here
-    forget_moved(root)
+    options = {"fastmath": {"contract", "reassoc"}, "nogil": True}
+    assert made_from(function, options) == made_from(function, dict(reversed(options.items())))
+    assert made_from(function, options) != made_from(function, options | {"fastmath": {"contract"}})

@@ -12,7 +12,8 @@ from svmcore.model import Model
 from svmcore.model import trained as module
 from svmcore.model.multiclass import is_told, vote
 from svmcore.model.outputs import Outputs
-from svmcore.passes.kernel.kernel_values import exp_of_differences, sums_of_differences, sums_of_values
+from svmcore.passes.kernel.differences import exp_of_differences, sums_of_differences
+from svmcore.passes.kernel.kernel_values import sums_of_values
 from svmcore.points.listed import listed_products, listed_rows
 from svmcore.runtime import threads
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.steps.pairs import FAR, farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
+from svmcore.passes.steps.box import FAR
+from svmcore.passes.steps.pairs import farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
 from svmcore.solvers.textbook.pairs import PairArrays
 
 from ..reference import textbook

@@ -1,33 +1,14 @@
-"""Steps on one variable, and the loops around them: programs with the box alone (a penalised or no bias).
-
-The small functions at the top stand in `pairs` too: a compiled function and its callees share a file, because numba
-does not see a change of a callee in another one.
-"""
+"""Steps on one variable, and the loops around them: programs with the box alone (a penalised or no bias)."""
 
 import numpy as np
 
+from svmcore.passes.steps.box import far_step, set_penalties
 from svmcore.runtime.compiled import njit, njit_sums
 
 __all__ = ["coordinate_pass", "csr_pass", "dense_pass", "solve_box"]
 
 BLOCK = 128
-FAR = 1e30  # keeps a row out of a scan
 TAU = 1e-12  # curvature below this counts as none in the choice of a variable
-
-
-@njit
-def _far(beta):  # type: ignore[no-untyped-def]
-    """How far a step without an end goes: so far that beta shows that there is none."""
-    length = 1.0
-    for v in range(len(beta)):
-        length += abs(beta[v])
-    return 1e6 * length
-
-
-@njit(inside=True)
-def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
-    up_penalty[g, i] = 0.0 if beta[i] < hi[i] else FAR
-    low_penalty[g, i] = 0.0 if beta[i] > lo[i] else FAR
 
 
 @njit(inside=True)
@@ -41,7 +22,7 @@ def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyp
     if curvature > 0.0:
         step = min(max(score / curvature, -behind), ahead)
     if np.isinf(step):
-        beta[i] += _far(beta) if step > 0.0 else -_far(beta)
+        beta[i] += far_step(beta) if step > 0.0 else -far_step(beta)
     if np.isinf(step) or step == 0.0:
         return step
     beta[i] = hi[i] if step >= ahead else (lo[i] if -step >= behind else beta[i] + step)
@@ -74,7 +55,7 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
     up_penalty, low_penalty, diagonal = np.empty((1, q), s.dtype), np.empty((1, q), s.dtype), np.empty_like(s)
     for t in range(q):
         diagonal[t] = max(K[t, t] + ridge[t], TAU)
-        _set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
     up, low = up_penalty[0], low_penalty[0]
     gap = _step_and_gain(s, kind(0), K, 0, diagonal, up, low, best)
     n_iter = 0
@@ -90,7 +71,7 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
         if np.isinf(step):
             return n_iter, gap, True
         s[i] -= kind(step * ridge[i])
-        _set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
         gap = _step_and_gain(s, kind(step), K, i, diagonal, up, low, best)
         n_iter += 1
     return n_iter, gap, False

@@ -14,11 +14,11 @@ turn of an expression, as numba makes 64 of them, so that a scan has twice the l
 
 import numpy as np
 
+from svmcore.passes.steps.box import FAR, far_step, set_penalties
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.prefetch import ask_for
 
 __all__ = [
-    "FAR",
     "farthest",
     "maximal_pass",
     "next_violator",
@@ -37,7 +37,6 @@ AHEAD = 512  # entries of a row that are asked for before the scan comes to them
 NEAR = 1536  # where a scan is longer than that: a shorter one is of what the second-level cache holds
 LINE = 64  # bytes
 NOWHERE = np.int32(BLOCK)  # in a block
-FAR = 1e30  # keeps a row out of a scan
 FURTHER = 1.3  # the others take some of a step back: 2 to 26 % fewer steps. Any factor below 2 lowers the objective
 TAU = 1e-12  # curvature below this times the diagonal counts as none, as duplicate points give
 
@@ -125,12 +124,6 @@ def _best_gain(K, i, s, diagonal, g, low_penalty, twice, starts):  # type: ignor
 
 
 @njit(inside=True)
-def _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
-    up_penalty[g, i] = 0.0 if beta[i] < hi[i] else FAR
-    low_penalty[g, i] = 0.0 if beta[i] > lo[i] else FAR
-
-
-@njit(inside=True)
 def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi, factor=1.0):  # type: ignore[no-untyped-def]
     """beta_i += t, beta_j -= t by the best t, which is returned; inf, after a far step, where nothing ends it.
 
@@ -145,7 +138,7 @@ def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi, factor=1.0):  
     most = factor * difference
     t = min(max(most / eta, -behind), ahead) if eta > 0.0 else _better_end(ahead, behind, eta, difference)
     if abs(t) == np.inf:
-        far = _far(beta)
+        far = far_step(beta)
         beta[i] += far if t > 0.0 else -far
         beta[j] -= far if t > 0.0 else -far
         return np.inf
@@ -156,15 +149,6 @@ def pair_step(i, j, scale, K_ij, ridge, difference, beta, lo, hi, factor=1.0):  
         beta[i] = lo[i] if -t >= shrink_i else beta[i] + t
         beta[j] = hi[j] if -t >= grow_j else beta[j] - t
     return t
-
-
-@njit
-def _far(beta):  # type: ignore[no-untyped-def]
-    """How far a step without an end goes: so far that beta shows that there is none."""
-    length = 1.0
-    for v in range(len(beta)):
-        length += abs(beta[v])
-    return 1e6 * length
 
 
 @njit
@@ -240,7 +224,7 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
     for t in range(q):
         alone[t] = unit * K[t, t] if own is None else own[t]
         diagonal[t] = alone[t] + ridge[t]
-        _set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
     if q <= SHORT:
         return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, up_penalty, low_penalty, tol, max_iter, unit)
     penalties, starts = (up_penalty, low_penalty), _blocks_that_move(lo, hi)
@@ -270,8 +254,8 @@ def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalt
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
-        _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
-        _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
         g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, up_penalty, low_penalty, starts)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
@@ -323,8 +307,8 @@ def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penal
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, 1.0)
         if step == np.inf:
             return n_iter, gap, True
-        _set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
-        _set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
+        set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
         g, i, gap = _step_and_worst_pair(s, kind(unit * step), K, i, j, up_penalty, low_penalty)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
