@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from svmcore.passes.steps.box import FAR
-from svmcore.passes.steps.pairs import farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
+from svmcore.passes.steps.textbook_pairs import (
+    farthest,
+    maximal_pass,
+    next_violator,
+    pair_extremes,
+    step_pass,
+    sweep_pass,
+)
 from svmcore.solvers.textbook.pairs import PairArrays
 
 from ..reference import textbook

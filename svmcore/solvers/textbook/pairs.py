@@ -14,7 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore.passes.steps.box import FAR
-from svmcore.passes.steps.pairs import farthest, maximal_pass, next_violator, pair_extremes, step_pass, sweep_pass
+from svmcore.passes.steps.textbook_pairs import (
+    farthest,
+    maximal_pass,
+    next_violator,
+    pair_extremes,
+    step_pass,
+    sweep_pass,
+)
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Status
