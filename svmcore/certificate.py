@@ -16,7 +16,7 @@ import dataclasses
 import numpy as np
 
 from svmcore.outputs import BoundedOutputs, KnownOutputs, multipliers_of
-from svmcore.passes.proof.variables import group_ends
+from svmcore.passes.proof.multipliers import group_ends
 from svmcore.points import Floats
 from svmcore.primal import best_multiplier, objectives
 from svmcore.qp import SignedQP

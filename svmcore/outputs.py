@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.passes.proof.variables import ROUNDED_SUM, dual_sums, exact_sum, group_ends, weighted
+from svmcore.passes.proof.exact_sums import ROUNDED_SUM, exact_sum
+from svmcore.passes.proof.multipliers import group_ends
+from svmcore.passes.proof.objectives import dual_sums, weighted
 from svmcore.points import Floats
 from svmcore.primal import Objectives, at_groups, best_multiplier, primal_at, slope
 from svmcore.qp import SignedQP

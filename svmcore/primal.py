@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from svmcore.passes.proof.variables import bends, bent_multiplier, jump_multiplier, losses
+from svmcore.passes.proof.multipliers import bends, bent_multiplier, jump_multiplier
+from svmcore.passes.proof.objectives import losses
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 

@@ -28,7 +28,8 @@ from enum import StrEnum
 import numpy as np
 
 from svmcore.errors import InvalidProblem
-from svmcore.passes.proof.variables import MENDING_STEPS, boxes, clipped, mend, no_more_than
+from svmcore.passes.proof.boxes import boxes, clipped, no_more_than
+from svmcore.passes.proof.exact_sums import MENDING_STEPS, mend
 from svmcore.points import Floats
 from svmcore.sources.base import Source
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from svmcore.errors import InvalidProblem
-from svmcore.passes.proof.variables import box_of_labels, costs_of_labels
+from svmcore.passes.proof.boxes import box_of_labels, costs_of_labels
 from svmcore.points import Floats
 from svmcore.qp import NO_GROUPS, Bias, Groups, SignedQP
 from svmcore.sources.base import Source

@@ -12,7 +12,8 @@ import numpy as np
 
 from svmcore.certificate import Certificate
 from svmcore.passes.matrix.gather import gather_each
-from svmcore.passes.proof.variables import box_of_labels, prove_each
+from svmcore.passes.proof.boxes import box_of_labels
+from svmcore.passes.proof.small_programs import prove_each
 from svmcore.passes.steps.pairs import solve_each
 from svmcore.points import Floats
 from svmcore.qp import SignedQP

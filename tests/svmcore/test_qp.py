@@ -8,7 +8,7 @@ import pytest
 
 from svmcore import ResidentGram, SignedQP
 from svmcore.errors import InvalidProblem
-from svmcore.passes.proof.variables import exact_sum, two_sum
+from svmcore.passes.proof.exact_sums import exact_sum, two_sum
 from svmcore.qp import NO_GROUPS, Groups
 
 INF = np.inf

@@ -7,7 +7,10 @@ import pytest
 
 from svmcore import ResidentGram, SignedQP
 from svmcore.errors import InvalidProblem
-from svmcore.passes.proof import variables as passes
+from svmcore.passes.proof.boxes import box_of_labels, boxes, clipped, costs_of_labels, widened
+from svmcore.passes.proof.exact_sums import exact_sum
+from svmcore.passes.proof.multipliers import group_ends, jump_multiplier
+from svmcore.passes.proof.objectives import dual_sums, losses, weighted
 from svmcore.qp import Groups
 
 INF, EPS = np.inf, float(np.finfo(np.float64).eps)
@@ -33,7 +36,7 @@ def test_exact_sum__is_rounded_once_however_far_the_sizes_are_apart(spread):
         values = rng.normal(size=m) * 10.0 ** rng.integers(-spread, spread + 1, m)
         values = np.concatenate([values, -values[::3], values[:1] * EPS])
         last = float(rng.normal())
-        assert passes.exact_sum(values, last) == float(exactly(values) + Fraction(last))
+        assert exact_sum(values, last) == float(exactly(values) + Fraction(last))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -43,7 +46,7 @@ def test_exact_sum__half_a_digit_goes_where_what_is_below_it_says(sign):
         for first in (1.0, 1.0 + EPS):
             values = sign * np.array([below, half, first])
             for order in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
-                assert passes.exact_sum(values[order], 0.0) == float(exactly(values))
+                assert exact_sum(values[order], 0.0) == float(exactly(values))
 
 
 def test_exact_sum__of_digits_that_no_few_numbers_hold():
@@ -51,8 +54,8 @@ def test_exact_sum__of_digits_that_no_few_numbers_hold():
     values = 2.0 ** np.arange(-1000, 1000, 50.0)
     every = np.concatenate([values, values, -values, -values[1:]])
     for order in (np.arange(len(every)), np.random.default_rng(0).permutation(len(every))):
-        assert passes.exact_sum(every[order], 0.0) == values[0]
-        assert passes.exact_sum(every[order], -values[0]) == 0.0
+        assert exact_sum(every[order], 0.0) == values[0]
+        assert exact_sum(every[order], -values[0]) == 0.0
 
 
 def test_long_sums__are_off_by_no_more_than_eight_lanes_allow():
@@ -60,10 +63,10 @@ def test_long_sums__are_off_by_no_more_than_eight_lanes_allow():
     m = 20_000
     beta, ones, zeros = np.full(m, 1.0 / 3.0) + 1e-9 * np.arange(m), np.ones(m), np.zeros(m)
     allowed = EPS * (m / 8.0 + 8.0) * float(exactly(beta))
-    assert abs(Fraction(passes.dual_sums(ones, zeros, beta)[0]) - exactly(beta)) <= allowed
-    assert abs(Fraction(passes.weighted(beta, ones)) - exactly(beta)) <= allowed
+    assert abs(Fraction(dual_sums(ones, zeros, beta)[0]) - exactly(beta)) <= allowed
+    assert abs(Fraction(weighted(beta, ones)) - exactly(beta)) <= allowed
     codes, none = np.full(m, -1, np.int8), np.zeros(1)
-    loss, sizes, doubt = passes.losses(beta, zeros, ones, zeros, ones, zeros, codes, none, 1.0)
+    loss, sizes, doubt = losses(beta, zeros, ones, zeros, ones, zeros, codes, none, 1.0)
     assert max(abs(Fraction(loss) - exactly(beta)), abs(Fraction(sizes) - exactly(beta))) <= allowed
     assert doubt == m
 
@@ -72,10 +75,10 @@ def test_long_sums__are_off_by_no_more_than_eight_lanes_allow():
 def test_boxes__say_what_is_there():
     lo, hi, ridge = np.array([0.0, -2.0, -INF, -1.0]), np.array([1.0, 0.0, 0.5, -1.0]), np.array([0.0, 0.0, 2.0, 0.0])
     codes, least, most = np.array([0, 1, -1, 1], np.int8), *np.zeros((2, 2))
-    assert passes.boxes(lo, hi, ridge, codes, least, most) == (True, False, True, INF)
+    assert boxes(lo, hi, ridge, codes, least, most) == (True, False, True, INF)
     assert (least.tolist(), most.tolist()) == ([0.0, -3.0], [1.0, -1.0])
-    assert passes.boxes(lo, hi, 0.0 * ridge, codes, least, most)[:3] == (True, True, False)
-    assert passes.boxes(lo[:2], hi[:2], ridge[:2], codes[:2], least, most) == (True, False, False, 3.0)
+    assert boxes(lo, hi, 0.0 * ridge, codes, least, most)[:3] == (True, True, False)
+    assert boxes(lo[:2], hi[:2], ridge[:2], codes[:2], least, most) == (True, False, False, 3.0)
 
 
 @pytest.mark.parametrize("wrong", ["lo", "hi", "ridge"])
@@ -84,7 +87,7 @@ def test_boxes__no_number_is_no_box(wrong, value):
     given = {"lo": np.zeros(3), "hi": np.ones(3), "ridge": np.zeros(3)}
     given[wrong][1] = value
     valid = {"lo": value == -9.0, "hi": value == 9.0, "ridge": value == 9.0}[wrong]
-    assert passes.boxes(*given.values(), np.zeros(3, np.int8), *np.zeros((2, 1)))[0] == valid
+    assert boxes(*given.values(), np.zeros(3, np.int8), *np.zeros((2, 1)))[0] == valid
 
 
 @pytest.mark.parametrize("codes", [[0, 1, 2], [0, -2, 1], [0, 1]])
@@ -97,18 +100,18 @@ def test_groups__a_code_of_no_group_is_refused(codes):
 
 def test_widened__is_how_much_or_nothing():
     beta, lo, hi = np.array([0.0, 0.5, 1.0]), np.zeros(3), np.ones(3)
-    assert passes.widened(beta, lo, hi, lo, hi) == 1.0
-    assert passes.widened(beta, lo, hi, lo, np.array([3.0, 2.0, 1.0])) == 3.0
-    assert passes.widened(beta, lo, hi, lo, np.array([1.0, 1.0, 2.0])) == 0.0  # the last one was held by its bound
-    assert passes.widened(beta, lo, hi, np.array([-1.0, 0.0, 0.0]), hi) == 0.0
-    assert passes.widened(beta, lo, hi, np.array([0.0, -1.0, 0.0]), hi) == 2.0
-    assert passes.widened(beta, lo, hi, lo, np.array([0.5, 1.0, 1.0])) == 0.0  # narrower
+    assert widened(beta, lo, hi, lo, hi) == 1.0
+    assert widened(beta, lo, hi, lo, np.array([3.0, 2.0, 1.0])) == 3.0
+    assert widened(beta, lo, hi, lo, np.array([1.0, 1.0, 2.0])) == 0.0  # the last one was held by its bound
+    assert widened(beta, lo, hi, np.array([-1.0, 0.0, 0.0]), hi) == 0.0
+    assert widened(beta, lo, hi, np.array([0.0, -1.0, 0.0]), hi) == 2.0
+    assert widened(beta, lo, hi, lo, np.array([0.5, 1.0, 1.0])) == 0.0  # narrower
 
 
 def test_clipped__is_the_nearest_and_its_sums():
     beta, lo, hi = np.array([-2.0, 0.25, 5.0, -1.0]), np.array([-1.0, 0, 0, -3]), np.ones(4)
     sums, sizes = np.zeros((2, 2))
-    found = passes.clipped(beta, lo, hi, np.array([0, 0, 1, -1], np.int8), sums, sizes)
+    found = clipped(beta, lo, hi, np.array([0, 0, 1, -1], np.int8), sums, sizes)
     np.testing.assert_array_equal(found, np.clip(beta, lo, hi))
     assert (sums.tolist(), sizes.tolist()) == ([-0.75, 1.0], [1.25, 1.0])
 
@@ -120,7 +123,7 @@ def test_group_ends__by_their_definition():
         score, error = rng.normal(size=12), rng.random(12)
         lo, hi, codes = np.zeros(12), np.ones(12), rng.integers(-1, 2, 12).astype(np.int8)
         beta, ends = rng.choice([0.0, 0.5, 1.0], 12), np.empty((3, 6))
-        assert passes.group_ends(score, error, beta, lo, hi, codes, ends) == (0.0, True)
+        assert group_ends(score, error, beta, lo, hi, codes, ends) == (0.0, True)
         for g, row in zip((0, 1, -1), ends, strict=True):
             up, down = (codes == g) & (beta < 1.0), (codes == g) & (beta > 0.0)
             expected = [score[up].max(initial=-INF), score[down].min(initial=INF)]
@@ -133,9 +136,9 @@ def test_group_ends__by_their_definition():
 def test_group_ends__who_is_outside_and_what_is_no_number():
     score, zeros, codes = np.array([1.0, 2.0, 3.0]), np.zeros(3), np.zeros(3, np.int8)
     about = np.array([0.5, -0.25, 1.125]), np.zeros(3), np.ones(3), codes, np.empty((2, 6))
-    assert passes.group_ends(score, zeros, *about) == (0.25, True)
+    assert group_ends(score, zeros, *about) == (0.25, True)
     for bad in (np.nan, INF, -INF):
-        assert passes.group_ends(np.array([1.0, bad, 3.0]), zeros, *about)[1] is False
+        assert group_ends(np.array([1.0, bad, 3.0]), zeros, *about)[1] is False
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -148,7 +151,7 @@ def test_jump_multiplier__no_place_of_a_jump_is_better(ties):
         lo[0], hi[0], codes[0] = -1.0, 1.0, 0
         inside = (codes == 0) & (hi > lo)
         total = float(rng.uniform(lo[codes == 0].sum(), hi[codes == 0].sum()))
-        b = passes.jump_multiplier(p, output, lo, hi, codes, 0, total)
+        b = jump_multiplier(p, output, lo, hi, codes, 0, total)
 
         def value(b, t=(p - output)[codes == 0], lo=lo[codes == 0], hi=hi[codes == 0], total=total):
             return np.maximum(hi * (t - b), lo * (t - b)).sum() + b * total
@@ -167,7 +170,7 @@ def test_jump_multiplier__no_order_of_rows_is_slow(order):
         "pipes": np.minimum(np.arange(m), m - np.arange(m)).astype(float),
         "equal": np.ones(m),
     }[order]
-    b = passes.jump_multiplier(p, np.zeros(m), np.zeros(m), np.ones(m), np.zeros(m, np.int8), 0, float(m // 4))
+    b = jump_multiplier(p, np.zeros(m), np.zeros(m), np.ones(m), np.zeros(m, np.int8), 0, float(m // 4))
     assert b == np.sort(p)[m - m // 4 - 1]
 
 
@@ -191,7 +194,7 @@ def test_losses__are_what_they_are_defined_as_and_move_no_further_than_their_dou
             return sum(h(Fraction(p[v]) - f[v], lo[v], hi[v], ridge[v]) for v in range(9))
 
         f = [Fraction(u) + Fraction(b[c]) for u, c in zip(output, codes, strict=True)]
-        loss, sizes, doubt = passes.losses(p, output, error, lo, hi, ridge, codes, b, 1.0)
+        loss, sizes, doubt = losses(p, output, error, lo, hi, ridge, codes, b, 1.0)
         assert abs(loss - float(exact(f))) <= 20 * EPS * max(sizes, 1.0)
         for moved in rng.uniform(-1.0, 1.0, (20, 9)):
             away = [u + Fraction(e) * Fraction(m) for u, e, m in zip(f, error, moved, strict=True)]
@@ -201,21 +204,21 @@ def test_losses__are_what_they_are_defined_as_and_move_no_further_than_their_dou
 def test_losses__a_variable_without_bound_has_none_and_no_part_in_the_doubt():
     lo, hi, ridge = np.array([0.0, -1.0]), np.array([INF, 0.0]), np.zeros(2)
     about = np.array([0.25, 0.25]), lo, hi, ridge, np.array([-1, -1], np.int8), np.zeros(1), 0.5
-    assert passes.losses(np.array([3.0, -2.0]), np.array([2.0, 1.0]), *about) == (2.5, 3.0, 0.25 + 0.5 * EPS)
+    assert losses(np.array([3.0, -2.0]), np.array([2.0, 1.0]), *about) == (2.5, 3.0, 0.25 + 0.5 * EPS)
 
 
 def test_losses__the_doubt_covers_what_rounding_takes_from_a_residual():
     """0.75 + (0.25 - 2^-55) rounds to 1: of an output without an error there seems to be no loss at all, times C."""
     b, C = 0.25 - 2.0**-55, 1e4
     about = np.zeros(1), np.zeros(1), np.full(1, C), np.zeros(1), np.zeros(1, np.int8), np.array([b, 0.0])
-    loss, _, doubt = passes.losses(np.ones(1), np.full(1, 0.75), *about, 1.0)
+    loss, _, doubt = losses(np.ones(1), np.full(1, 0.75), *about, 1.0)
     true = Fraction(C) * (1 - (Fraction(0.75) + Fraction(b)))
     assert loss == 0.0
     assert loss < true <= loss + doubt <= 4 * true
 
 
 def test_weighted__an_error_that_nobody_weighs_may_be_infinite():
-    assert passes.weighted(np.array([0.0, -2.0, 0.5]), np.array([INF, 1.0, 4.0])) == 4.0
+    assert weighted(np.array([0.0, -2.0, 0.5]), np.array([INF, 1.0, 4.0])) == 4.0
 
 
 # ---- labels
@@ -234,12 +237,12 @@ def test_weighted__an_error_that_nobody_weighs_may_be_infinite():
 def test_costs_of_labels__what_is_refused(y, C, told):
     y, C = np.array(y, dtype=np.float64), np.array(C, dtype=np.float64)
     given = C.copy()
-    assert passes.costs_of_labels(y, C) == told
+    assert costs_of_labels(y, C) == told
     np.testing.assert_array_equal(C, np.where(y == 0, 0.0, given))
 
 
 def test_box_of_labels__on_the_side_of_the_label_without_negative_zeros():
     p, lo, hi = np.empty((3, 4))
-    passes.box_of_labels(np.array([1.0, -1.0, 0.0, -1.0]), np.array([2.0, 3.0, 0.0, 0.0]), p, lo, hi)
+    box_of_labels(np.array([1.0, -1.0, 0.0, -1.0]), np.array([2.0, 3.0, 0.0, 0.0]), p, lo, hi)
     assert (p.tolist(), lo.tolist(), hi.tolist()) == ([1, -1, -1, -1], [0, -3, 0, 0], [2, 0, 0, 0])
     assert not np.signbit(lo[[0, 2, 3]]).any()

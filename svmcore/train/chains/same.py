@@ -6,7 +6,7 @@ import numpy as np
 
 from svmcore.certificate import Certificate, Evaluation
 from svmcore.outputs import free_multipliers
-from svmcore.passes.proof.variables import widened
+from svmcore.passes.proof.boxes import widened
 from svmcore.primal import objectives
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status

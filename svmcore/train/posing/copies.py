@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from svmcore.certificate import Certificate, evaluate
-from svmcore.passes.proof.variables import beyond_bounds
+from svmcore.passes.proof.exact_sums import beyond_bounds
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.solution import Solution, Status
