@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from svmcore.passes.proof.exact_sums import two_sum
 from svmcore.runtime.compiled import njit
 
 __all__ = [
@@ -40,22 +41,14 @@ def _product(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _sum(a, b):  # type: ignore[no-untyped-def]
-    """(a + b rounded, what that rounds away)."""
-    s = a + b
-    part = s - a
-    return s, (a - (s - part)) + (b - part)
-
-
-@njit
 def weights_of_dense(X, centre, coef, high, low):  # type: ignore[no-untyped-def]
     """(high + low)_f += sum_i coef_i (X_if - centre_f), the centre in float64."""
     for i in range(X.shape[0]):
         c = coef[i]
         for f in range(X.shape[1]):
-            u, du = _sum(np.float64(X[i, f]), -centre[f])
+            u, du = two_sum(np.float64(X[i, f]), -centre[f])
             p, dp = _product(c, u)
-            high[f], ds = _sum(high[f], p)
+            high[f], ds = two_sum(high[f], p)
             low[f] += ds + (dp + c * du)
 
 
@@ -65,9 +58,9 @@ def outputs_of_dense(X, centre, high, low, out):  # type: ignore[no-untyped-def]
     for i in range(X.shape[0]):
         total, rest = 0.0, 0.0
         for f in range(X.shape[1]):
-            u, du = _sum(np.float64(X[i, f]), -centre[f])
+            u, du = two_sum(np.float64(X[i, f]), -centre[f])
             p, dp = _product(u, high[f])
-            total, ds = _sum(total, p)
+            total, ds = two_sum(total, p)
             rest += ds + (dp + (u * low[f] + du * high[f]))
         out[i] = total + rest
 
@@ -79,7 +72,7 @@ def weights_of_csr(data, indices, indptr, coef, high, low):  # type: ignore[no-u
         for k in range(indptr[i], indptr[i + 1]):
             f = indices[k]
             p, dp = _product(coef[i], np.float64(data[k]))
-            high[f], ds = _sum(high[f], p)
+            high[f], ds = two_sum(high[f], p)
             low[f] += ds + dp
 
 
@@ -90,7 +83,7 @@ def outputs_of_csr(data, indices, indptr, high, low, out):  # type: ignore[no-un
         total, rest = 0.0, 0.0
         for k in range(indptr[i], indptr[i + 1]):
             p, dp = _product(np.float64(data[k]), high[indices[k]])
-            total, ds = _sum(total, p)
+            total, ds = two_sum(total, p)
             rest += ds + (dp + np.float64(data[k]) * low[indices[k]])
         out[i] = total + rest
 
@@ -98,7 +91,7 @@ def outputs_of_csr(data, indices, indptr, high, low, out):  # type: ignore[no-un
 # ---- numbers of twice the digits, (high, low), for the polynomial of degree two
 @njit
 def _plus(a, b):  # type: ignore[no-untyped-def]
-    s, rest = _sum(a[0], b[0])
+    s, rest = two_sum(a[0], b[0])
     rest += a[1] + b[1]
     high = s + rest
     return high, rest - (high - s)
@@ -119,7 +112,7 @@ def quadratic_moments(X, centre, coef, w, M):  # type: ignore[no-untyped-def]
     u = np.empty((2, p))
     for j in range(X.shape[0]):
         for f in range(p):
-            u[0, f], u[1, f] = _sum(np.float64(X[j, f]), -centre[f])
+            u[0, f], u[1, f] = two_sum(np.float64(X[j, f]), -centre[f])
         for f in range(p):
             c = _times((coef[j], 0.0), (u[0, f], u[1, f]))
             w[0, f], w[1, f] = _plus((w[0, f], w[1, f]), c)
@@ -150,7 +143,7 @@ def quadratic_outputs(X, centre, gamma, coef0, is_centred, total, w, M, out):  #
     for i in range(X.shape[0]):
         wv, vm, vMm, vMv = (0.0, 0.0), (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
         for f in range(p):
-            u[0, f], u[1, f] = _sum(np.float64(X[i, f]), -centre[f])
+            u[0, f], u[1, f] = two_sum(np.float64(X[i, f]), -centre[f])
         for f in range(p):
             v = (u[0, f], u[1, f])
             wv, vm = _plus(wv, _times((w[0, f], w[1, f]), v)), _plus(vm, _times((centre[f], 0.0), v))
