@@ -8,7 +8,7 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,13 +30,23 @@ def _look_at(function: FunctionType, found: dict[FunctionType, str]) -> None:
     """Add what is known of a function, and of those that it calls, to `found`."""
     if function in found:
         return
-    used = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+    used = _used(function)
     constants = sorted((name, repr(value)) for name, value in used.items() if isinstance(value, CONSTANTS))
     found[function] = repr((function.__qualname__, _digest(function.__code__.co_filename), constants))
     for value in used.values():
         called = _function_of(value)
         if called is not None and (called is not value or _package(called) == _package(function)):
             _look_at(called, found)
+
+
+def _used(function: FunctionType) -> dict[str, Any]:
+    """What a function finds by its names: globals, and what it takes from modules of its own package."""
+    names = set(_names(function.__code__))
+    found = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for module in [value for value in found.values() if isinstance(value, ModuleType)]:
+        if module.__name__.partition(".")[0] == _package(function):
+            found |= {f"{module.__name__}.{name}": vars(module)[name] for name in names if name in vars(module)}
+    return found
 
 
 def _names(code: CodeType) -> Iterator[str]:

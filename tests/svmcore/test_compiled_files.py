@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numba
+import numpy as np
 import pytest
 
 from svmcore.runtime import compiled_files
@@ -228,6 +229,18 @@ def test_code__is_stale_once_another_file_has_changed(elsewhere, name, value, fo
     assert called(folder, ["float64"]) == [(2.0, 0, 1)]
     change(10)
     assert called(folder, ["float64"]) == [(11.0, 1, 0)]
+
+
+def test_made_from__looks_into_modules_of_the_same_package(monkeypatch):
+    def function(x):
+        return compiled_files.PATIENCE + np.pi
+
+    function.__module__ = "svmcore.somewhere"
+    before = made_from(function, {})
+    monkeypatch.setattr(np, "pi", 3)
+    assert made_from(function, {}) == before
+    monkeypatch.setattr(compiled_files, "PATIENCE", 1.0)
+    assert made_from(function, {}) != before
 
 
 def test_made_from__tells_other_options_in_any_order():
