@@ -9,6 +9,7 @@ what it was though another has changed that it calls.
 import contextlib
 import fcntl
 import functools
+import pickle
 import secrets
 import time
 from collections.abc import Iterator
@@ -24,6 +25,15 @@ __all__ = ["compiled_once"]
 
 PATIENCE, LOOKS = 120.0, 0.02  # seconds that another process may take, and between two looks
 _OURS = secrets.token_hex(4)
+UNREADABLE = (  # what unpickling raises of a file that is cut short, damaged, or names what has gone
+    pickle.UnpicklingError,
+    EOFError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 def compiled_once(dispatcher: Any) -> Any:
@@ -68,14 +78,14 @@ class _CodeFiles(IndexDataCacheFile):  # type: ignore[misc]
     def _load_index(self) -> Any:
         try:
             return super()._load_index()
-        except Exception:  # unpickling raises what it likes
+        except UNREADABLE:
             return {}
 
     def load(self, key: Any) -> Any:
         """The code of a signature, or None."""
         try:
             return super().load(key)
-        except Exception:
+        except UNREADABLE:
             return None
 
 
