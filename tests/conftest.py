@@ -28,6 +28,15 @@ def _own_key(tmp_path_factory):
         os.environ["XDG_CONFIG_HOME"] = before
 
 
+@pytest.fixture(scope="module")
+def without_figures():
+    """Pages of runs without their figures, which take half of a small run."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("curves", "model", "sweep", "targets"):
+            patch.setattr(f"pipeline.report.figures.{module}.draw_svg", lambda *given: "")
+        yield
+
+
 @pytest.fixture(scope="session")
 def rows_csv(tmp_path_factory):
     """90 rows of two features, three named classes, each row twice; a path of a CSV with a header."""

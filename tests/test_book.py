@@ -11,7 +11,7 @@ BOOK = runpy.run_path(str(ROOT / "docs" / "generate_book.py"), run_name="generat
 
 
 @pytest.fixture(scope="module")
-def book(tmp_path_factory):
+def book(tmp_path_factory, without_figures):
     """Every config of the book after its run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)

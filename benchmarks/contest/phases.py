@@ -21,7 +21,11 @@ PHASES = {
     "columns of K": ("sources.computed:ComputedColumns.fill", "sources.resident:fill_grams"),
     "sums of K over all rows": ("sources.computed:ComputedColumns.outputs_of",),
     "square of the working set": ("solvers.working_set:WorkingSet.admit",),
-    "steps": ("solvers.smo:_Rounds._pairs", "solvers.smo:_Rounds._finish", "solvers.smo:_Rounds._flattens"),
+    "steps": (
+        "solvers.set_steps:SetSteps.on_pairs",
+        "solvers.set_steps:SetSteps.finish",
+        "solvers.rounds:Rounds._flattens",
+    ),
     "scores": ("state:MemoryState.apply",),
     "selection": ("state:MemoryState.candidates", "state:MemoryState.ends"),
     "proof": ("solvers.base:evaluate",),

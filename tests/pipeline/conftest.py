@@ -13,14 +13,9 @@ DRAWN = ("report", "storage", "test_tasks", "test_probability")  # folders and f
 
 @pytest.fixture(autouse=True, scope="module")
 def _drawings(request):
-    """Elsewhere the figures of a page are left out: they take half of a small run. All runs of `flows` draw them."""
-    if {request.path.parent.name, request.path.stem} & set(DRAWN):
-        yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("curves", "model", "sweep", "targets"):
-            patch.setattr(f"pipeline.report.figures.{module}.draw_svg", lambda *given: "")
-        yield
+    """Figures are drawn where tests look at them, and in all runs of `flows`."""
+    if not {request.path.parent.name, request.path.stem} & set(DRAWN):
+        request.getfixturevalue("without_figures")
 
 
 @pytest.fixture(scope="session")

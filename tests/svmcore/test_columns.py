@@ -9,7 +9,7 @@ from scipy import sparse
 from svmcore import RBF, CachedColumns, ComputedColumns, Linear, Points, ResidentGram, Source
 from svmcore.errors import InvalidProblem, MemoryLimit
 from svmcore.passes.matrix.columns import add_columns_by_sign
-from svmcore.solvers import smo
+from svmcore.solvers import rounds
 from svmcore.solvers.smo import SMO
 from svmcore.sources import matvec
 from svmcore.sources.base import matvec_and_sizes
@@ -115,7 +115,7 @@ def test_cached_columns__left_by_their_variables_are_written_over_at_once_where_
 def test_smo__writes_over_the_columns_of_variables_at_0_and_finds_the_same(monkeypatch):
     X, y = problems.overlapping()
     X = np.pad(X, [(0, 0), (0, 32)])  # so many features that columns are worth keeping
-    monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr(rounds, "WHOLE", 0)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     held, betas = [], []
     for of_one in (False, True):

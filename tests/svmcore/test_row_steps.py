@@ -10,7 +10,7 @@ from svmcore import SMO, Monitor, ResidentGram, SquaredHinge, Status, classifica
 from svmcore.passes.steps.pairs import solve_pairs
 from svmcore.passes.steps.working_set import count_wanting
 from svmcore.qp import Groups
-from svmcore.solvers import smo
+from svmcore.solvers import rounds
 from svmcore.solvers.auto import Auto
 from svmcore.solvers.dual_ascent import DualAscent
 from svmcore.solvers.row_steps import _left, begins_on_rows, row_steps
@@ -22,7 +22,7 @@ N = 160
 
 @pytest.fixture(autouse=True)
 def small_problems_are_like_large_ones(monkeypatch):
-    monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr(rounds, "WHOLE", 0)
 
 
 def table(n=N, noise=0.5, seed=0):
@@ -42,7 +42,7 @@ def no_square(monkeypatch):
     def refuse(*_):
         raise AssertionError("a working set was made")
 
-    monkeypatch.setattr(smo, "WorkingSet", refuse)
+    monkeypatch.setattr(rounds, "WorkingSet", refuse)
 
 
 def libsvm_dual(qp, y, C):
@@ -82,7 +82,7 @@ def test_row_steps__go_on_with_a_square_where_it_is_known_who_will_be_in_it(shor
     after = lambda self, idx, beta: (apply(self, idx, beta), gaps.append(self.kkt_gap()))[0]  # noqa: E731
     monkeypatch.setattr(MemoryState, "apply", after)
     monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (first.append(idx), admit(self, idx))[1])
-    monkeypatch.setattr(smo, "row_steps", lambda *given: (begun.append(row_steps(*given)), begun[-1])[1])
+    monkeypatch.setattr(rounds, "row_steps", lambda *given: (begun.append(row_steps(*given)), begun[-1])[1])
     solution = SMO().solve(qp)
     assert len(begun) == 1
     np.testing.assert_array_equal(first[0], begun[0].members)
@@ -185,7 +185,7 @@ def test_row_steps__count_as_iterations(most):
 
 
 def test_row_steps__tell_a_monitor_between_their_rounds(monkeypatch):
-    monkeypatch.setattr(smo, "STEPS", 20 * N)
+    monkeypatch.setattr(rounds, "STEPS", 20 * N)
     asked = []
     stop = lambda: asked.append(1) or len(asked) > 2  # noqa: E731
     with pytest.warns(UserWarning, match="stopped"):
@@ -257,10 +257,10 @@ def test_row_steps__flat_directions_are_looked_at_where_there_is_no_set(monkeypa
     no_square(monkeypatch)
     qp = program()
     rough = SMO(tol=0.1).solve(qp)
-    asked, squares, square, steps = [], [], MemoryState.square, smo.free_steps
+    asked, squares, square, steps = [], [], MemoryState.square, rounds.free_steps
     monkeypatch.setattr(MemoryState, "square", lambda self, idx, *to: (asked.append(idx), square(self, idx, *to))[1])
-    monkeypatch.setattr(smo, "free_steps", lambda K, *given: (squares.append(K), steps(K, *given))[1])
-    monkeypatch.setattr(smo, "SHARE", 1e9)
+    monkeypatch.setattr(rounds, "free_steps", lambda K, *given: (squares.append(K), steps(K, *given))[1])
+    monkeypatch.setattr(rounds, "SHARE", 1e9)
     found = SMO(tol=0.1).solve(qp)
     assert len(asked) == len(squares) > 0
     free = np.flatnonzero((rough.beta > qp.lo) & (rough.beta < qp.hi))

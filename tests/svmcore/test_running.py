@@ -141,7 +141,7 @@ def test_certificate__error_bounds_every_output(kind):
 @pytest.mark.parametrize("kind", ["whole", "columns", "few columns"])
 def test_solve__from_handed_over_scores_proves_what_a_judge_finds(kind, monkeypatch):
     """A chain along C, whose proofs go on from each other: gap, primal and dual are those of float64."""
-    monkeypatch.setattr("svmcore.solvers.smo.WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.rounds.WHOLE", 0)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     served, beta, score, error = source(kind), None, None, np.inf
     for C in (0.1, 1.0, 10.0, 100.0):
@@ -157,7 +157,7 @@ def test_solve__from_handed_over_scores_proves_what_a_judge_finds(kind, monkeypa
 
 
 def test_proof__reads_the_columns_of_the_few_that_mended_its_sums_alone(monkeypatch):
-    monkeypatch.setattr("svmcore.solvers.smo.WHOLE", 0)
+    monkeypatch.setattr("svmcore.solvers.rounds.WHOLE", 0)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     read, sums = [], base.matvec_and_sizes
     monkeypatch.setattr(

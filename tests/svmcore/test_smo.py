@@ -240,7 +240,7 @@ def test_smo__stop_flag_ends_it(slow_problem: SignedQP) -> None:
 @pytest.mark.parametrize("whole", [0, 1024], ids=["rounds", "one set"])
 def test_smo__ends_where_rounding_takes_back_what_steps_change(whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the gap nor the dual moves any more: that is said, not tried for ever."""
-    monkeypatch.setattr("svmcore.solvers.smo.WHOLE", whole)
+    monkeypatch.setattr("svmcore.solvers.rounds.WHOLE", whole)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     monkeypatch.setattr(MemoryState, "apply", lambda *_: None)
     asked = itertools.count()

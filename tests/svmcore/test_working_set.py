@@ -7,7 +7,7 @@ import pytest
 
 from svmcore import RBF, ComputedColumns, Monitor, ResidentGram, Status
 from svmcore.shards.state import ShardedState
-from svmcore.solvers import smo, working_set
+from svmcore.solvers import rounds, set_steps, working_set
 from svmcore.solvers.smo import SMO
 from svmcore.solvers.working_set import WorkingSet
 from svmcore.sources import resident_gram
@@ -191,7 +191,7 @@ def test_working_set__of_variables_elsewhere_has_all_its_room_at_once(monkeypatc
 def test_smo__a_set_grows_until_it_holds_the_free_variables(bias, monkeypatch):
     X, y = problems.overlapping()
     qp = classification(ResidentGram(X @ X.T + np.eye(len(y))), y, C=100.0, bias=bias)
-    monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr(rounds, "WHOLE", 0)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     roomy = SMO(tol=1e-8).solve(qp)
     monkeypatch.setattr(working_set, "ROOM", 4)
@@ -263,17 +263,18 @@ def test_rounds__leave_16_bits_where_variables_move_so_far_that_rounding_hides_w
 ):
     """Some 30 variables that move by some 2, times a unit, are about 2e-4."""
     monkeypatch.setattr(working_set, "ROOM", 16)
-    monkeypatch.setattr(smo, "WHOLE", 0)
-    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     qp, _ = of_values()
-    rounds = smo._Rounds(SMO(), qp, MemoryState(qp, np.zeros(qp.m)), Monitor(), 0)
-    rounds.working.makes_room(40)
-    rounds.working.admit(np.arange(40))
-    part = rounds.state.part(rounds.working.members)
-    steps, _ = rounds._pairs(part, part.score.copy(), None, target)
+    state = MemoryState(qp, np.zeros(qp.m))
+    members = working_set.WorkingSet(state, qp, qp.m)
+    members.makes_room(40)
+    members.admit(np.arange(40))
+    part = state.part(members.members)
+    steps, _ = set_steps.SetSteps(SMO(), qp, state, Monitor(), 0, 0.0).on_pairs(
+        members, part, part.score.copy(), None, target
+    )
     assert steps > 20
     assert 5.0 < np.linalg.norm(part.beta) < 20.0
-    assert (rounds.state.unit is not None) == stays
+    assert (state.unit is not None) == stays
 
 
 @pytest.mark.usefixtures("no_squares")
@@ -307,7 +308,7 @@ def test_smo__likely_variables_are_the_first_of_the_working_set(monkeypatch):
     likely, admitted, admit = np.array([3, 17, 40]), [], WorkingSet.admit
     kept = square_of(qp, likely, likely)
     squares().keep(qp.source, qp.shift, likely, kept)
-    monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr(rounds, "WHOLE", 0)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (admitted.append(idx), admit(self, idx))[1])
     told = SMO(tol=1e-8).solve(dataclasses.replace(qp, likely=likely))
@@ -327,14 +328,14 @@ def test_smo__rounds_without_the_members_far_behind_find_the_same_optimum(bias, 
     X, y = rng.normal(size=(400, 3)), np.where(rng.random(400) < 0.5, 1.0, -1.0)  # noise: most are at a bound
     K = np.exp(-0.1 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
     qp = classification(ResidentGram(K), y, C=1.0, bias=bias)
-    monkeypatch.setattr(smo, "WHOLE", 0)
+    monkeypatch.setattr(rounds, "WHOLE", 0)
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
-    parts, gather = [], smo.gather_square
-    monkeypatch.setattr(smo, "gather_square", lambda *given: (parts.append(len(given[1])), gather(*given)))
+    parts, gather = [], set_steps.gather_square
+    monkeypatch.setattr(set_steps, "gather_square", lambda *given: (parts.append(len(given[1])), gather(*given)))
     solver = SMO(tol=1e-8, newcomers=100)
     some = solver.solve(qp)
     assert 0 < min(parts) < 0.5 * 400  # there were such rounds
-    monkeypatch.setattr(smo, "FEW", 0.0)
+    monkeypatch.setattr(set_steps, "FEW", 0.0)
     whole = solver.solve(qp)
     assert some.status == whole.status == "converged"
     assert some.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-9)
