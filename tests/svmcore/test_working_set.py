@@ -339,3 +339,16 @@ def test_smo__rounds_without_the_members_far_behind_find_the_same_optimum(bias, 
     whole = solver.solve(qp)
     assert some.status == whole.status == "converged"
     assert some.certificate.dual == pytest.approx(whole.certificate.dual, rel=1e-9)
+
+
+def test_rounds__finish_directly_where_pairs_crawl():
+    """Features of scales 1 to 100 at a large C: three million pair steps alone come to a hundredth of the dual."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5)) * [1.0, 1.0, 1.0, 10.0, 100.0]
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=200) > 0, 1.0, -1.0)
+    qp = classification(ResidentGram(X @ X.T), y, C=1e4)
+    found = SMO(tol=1e-3, max_iter=1_000_000).solve(qp)
+    assert found.status == "converged"
+    score = qp.p - X @ (X.T @ found.beta)
+    assert score[found.beta < qp.hi].max() - score[found.beta > qp.lo].min() <= 1.05e-3
+    assert found.beta.sum() == pytest.approx(0.0, abs=1e-6)
