@@ -20,7 +20,7 @@ from svmcore.runtime.memory import empty
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome, Solver
 from svmcore.solvers.row_steps import begins_on_rows, row_steps
-from svmcore.solvers.set_steps import FEW, STEPS, SetSteps, far_left_out
+from svmcore.solvers.set_steps import FEW, STEPS, SetSteps, may_move
 from svmcore.solvers.working_set import PADDING, ROOM, WholeSet, WorkingSet
 from svmcore.state import MemoryState, Part, WorkingSetState
 
@@ -240,7 +240,7 @@ class Rounds:
         idx = self.working.members
         part, target = self.state.part(idx), max(0.7 * self.aims.gap, self.working.precision * gap)
         score = part.score - self.state.centres()[part.codes]
-        steps, unbounded = inner.on_pairs(self.working, part, score, far_left_out(part, score, REACH * gap), target)
+        steps, unbounded = inner.on_pairs(self.working, part, score, may_move(part, score, REACH * gap), target)
         finish = inner.asks_for_finish(steps, len(idx))
         rounded = self.qp.source.dtype == np.float32 and self.qp.source.exact is not None
         if finish and not rounded:

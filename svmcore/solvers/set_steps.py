@@ -21,7 +21,7 @@ from svmcore.solvers.interior.iterate import Dense, minimise
 from svmcore.solvers.working_set import WholeSet, WorkingSet
 from svmcore.state import Part, WorkingSetState
 
-__all__ = ["FEW", "STEPS", "SetSteps", "far_left_out"]
+__all__ = ["FEW", "STEPS", "SetSteps", "may_move"]
 
 STEPS = 1 << 27  # members x pair steps of a round: about 0.1 s, after which the monitor is asked
 DIRECT = 4096  # most variables of a set that is finished directly
@@ -149,8 +149,8 @@ class SetSteps:
         return self.monitor.stops(self.n_iter, self.monitor.last_gap) is not None
 
 
-def far_left_out(part: Part, score: Floats, reach: float) -> Floats | None:
-    """Places of the members of a set that may move, or None for all: where leaving few out saves less than it costs."""
+def may_move(part: Part, score: Floats, reach: float) -> Floats | None:
+    """Places of the members that may move, or None for all: leaving few out saves less than it costs."""
     found = moving(score, part.beta, part.lo, part.hi, reach)
     return found if len(found) <= FEW * len(score) else None
 
