@@ -19,7 +19,8 @@ __all__ = ["empty", "release"]
 LEAST = 1 << 20  # bytes from which an array is worth keeping
 SLACK = 1.25  # a kept block serves what is smaller by this factor at most,
 SPARE = 1 << 25  # or by so many bytes
-STAYS = 1 << 27  # bytes up to which a block too large for what is asked waits for its next use: it is wanted in turn
+STAYS = 9 << 25  # bytes up to which a block too large for what is asked waits for its next use: it is wanted in turn,
+# as is the memory of a working set
 IDLE = 10.0  # seconds after which what nobody uses is given back
 
 

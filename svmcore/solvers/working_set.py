@@ -18,6 +18,8 @@ FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger 
 FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
 STRIP = 128  # newcomers whose rows are gathered before they are mirrored, and need not be gathered for the next
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
+BYTES = 4 * 8192 * (8192 + PADDING)  # of memory at least, however few variables may come: only what is written to is
+# touched, and one set after the other finds the same pages, which cost more than what is written to them
 
 
 class WorkingSet:
@@ -32,7 +34,8 @@ class WorkingSet:
         self.outside = np.ones(state.m, dtype=bool)
         if state.is_near and np.count_nonzero(qp.hi > qp.lo) > LARGE * ROOM:
             state.in_units(coarse_unit(qp))
-        self._take_memory()
+        self._memory = empty(max(BYTES, capacity * (capacity + PADDING) * qp.source.dtype.itemsize), np.uint8)
+        self.square = self._of_side(self.room)
 
     def release(self) -> None:
         """Leave the square to the next solve of this thread; it is not written to any more.
@@ -44,19 +47,14 @@ class WorkingSet:
         known = self.members if self.qp.rows is None else np.empty(0, dtype=np.int64)
         squares().keep(self.qp.source, self.qp.shift, known, self.square, self.state.unit)
 
-    def _take_memory(self) -> None:
-        """Room for the square of all that the set may have."""
-        dtype = self.qp.source.dtype if self.state.unit is None else np.uint16
-        self._memory = empty(self.capacity * (self.capacity + PADDING), dtype)
-        self.square = self._of_side(max(self.room, len(self.members)))
-
     def _of_side(self, count: int) -> Floats:
         """A square of at least so many rows at the beginning of the memory, so that no more of that is touched."""
         side = ROOM
         while side < count:
             side += side // 2
         side = min(side, self.capacity)
-        return self._memory[: side * (side + PADDING)].reshape(side, side + PADDING)
+        entries = self._memory.view(self.qp.source.dtype if self.state.unit is None else np.uint16)
+        return entries[: side * (side + PADDING)].reshape(side, side + PADDING)
 
     def _widen(self, count: int) -> None:
         """Go on in a square of `count` rows: those that there are move apart, the last one first."""
@@ -69,8 +67,7 @@ class WorkingSet:
         if self.state.unit is None:
             return
         self.state.in_units(None)
-        del self._memory, self.square
-        self._take_memory()
+        self.square = self._of_side(max(self.room, len(self.members)))
         self._fill(np.arange(len(self.members)))
 
     def advance(self, newcomers: int) -> None:

@@ -1,11 +1,13 @@
 """Squares of working sets: parts of K, whatever they were copied from, as sets grow and change."""
 
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
 
 from svmcore import RBF, ComputedColumns, Monitor, ResidentGram, Status
+from svmcore.runtime import memory
 from svmcore.shards.state import ShardedState
 from svmcore.solvers import rounds, set_steps, working_set
 from svmcore.solvers.smo import SMO
@@ -142,6 +144,22 @@ def test_working_set__of_each_pair_of_newcomers_one_value_is_gathered_in_strips(
         np.testing.assert_array_equal(working.square[:q, :q], square_of(qp, working.members, working.members))
     if source is ResidentGram and strip == 1:
         assert sum(asked) == 7 * 8 / 2 + 2 * 7
+
+
+@pytest.mark.usefixtures("no_squares")
+def test_working_set__one_after_the_other_has_the_same_memory_whatever_its_size_and_type():
+    """Fresh pages cost more than what is written to them: the stages of a fit touch the same ones."""
+    gc.collect()
+    memory.release()  # what other tests have left
+    seen = set()
+    for m, dtype in ((1500, np.float32), (2600, np.float32), (1500, np.float64)):
+        qp = classification(FewColumns(np.eye(m, dtype=dtype)), np.where(np.arange(m) % 2, 1.0, -1.0), 1.0)
+        working = WorkingSet(MemoryState(qp, np.zeros(m)), qp, m)
+        seen.add(working.square.__array_interface__["data"][0])
+        working.refine()
+        seen.add(working.square.__array_interface__["data"][0])
+        del working
+    assert len(seen) == 1
 
 
 @pytest.mark.usefixtures("no_squares")
