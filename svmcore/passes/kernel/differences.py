@@ -130,16 +130,16 @@ def _place_differences(X, Z, gamma, amount, rounds, at, out):  # type: ignore[no
     for start in range(0, len(Z), PART):
         right = _in_lines(Z[start : start + PART])
         values = aligned(QUAD, right.shape[1])
-        _place_quads(left, right, gamma, amount, rounds, values, at, out[:, start : min(start + PART, len(Z))])
+        _place_quads(left, right, gamma, amount, rounds, values, at, out, start, min(start + PART, len(Z)))
 
 
 @njit_fused
-def _place_quads(left, right, gamma, amount, rounds, values, at, out):  # type: ignore[no-untyped-def]
+def _place_quads(left, right, gamma, amount, rounds, values, at, out, start, stop):  # type: ignore[no-untyped-def]
     """Place the values of all rows, plus an `amount`; where it `rounds`, times it: four rows at a time."""
     for first in range(0, len(at), QUAD):
         _values_of_differences(left, first, right, 0, gamma, values)
         for i in range(first, min(first + QUAD, len(at))):
-            source, target = values[i - first], out[at[i]]
+            source, target = values[i - first], out[at[i], start:stop]
             for j in range(len(target)):
                 if rounds:
                     target[j] = min(np.int32(source[j] * amount + np.float32(0.5)), np.int32(MOST))
