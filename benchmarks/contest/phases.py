@@ -172,6 +172,10 @@ def _of_columns(source: Any, idx: Any, *_: Any) -> float:
     return float(len(idx)) * source.n
 
 
+def _of_sums(source: Any, idx: Any, _: Any, rows: Any = None) -> float:
+    return float(len(idx)) * (source.n if rows is None else len(rows))
+
+
 def _of_square(_: Any, idx: Any, others: Any, *__: Any) -> float:
     return float(len(idx)) * len(others)
 
@@ -186,7 +190,7 @@ def _of_gram(kernels: Any, points: Any, *_: Any) -> float:
 
 COUNTS: dict[str, Callable[..., float]] = {
     "sources.computed:ComputedColumns.fill": _of_columns,
-    "sources.computed:ComputedColumns._summed": _of_columns,
+    "sources.computed:ComputedColumns._summed": _of_sums,
     "sources.computed:ComputedColumns.square": _of_square,
     "sources.resident:fill_grams": _of_gram,
     "passes.kernel.kernel_tiles:Tiles.add": _of_tile,

@@ -18,7 +18,7 @@ from svmcore.points import Floats
 from svmcore.qp import Groups, SignedQP
 from svmcore.solution import Status
 from svmcore.solvers.base import Outcome
-from svmcore.sources import served
+from svmcore.sources import served, served_after
 from svmcore.state import Part, behind, ends_of, gap_of
 
 __all__ = ["LEAST", "Shrinking", "can_shrink"]
@@ -77,7 +77,8 @@ class Shrinking:
             if len(rows) > MOST * qp.m:
                 break
             precise = PRECISION * gap
-            at = _looked_at(qp, self._on(qp, rows, at, precise if precise >= WORTH * self.tol else self.tol))
+            found = self._on(qp, rows, at, precise if precise >= WORTH * self.tol else self.tol)
+            at = _looked_at(qp, _with_sums(qp, at, rows, found))
         return self._on_all(qp, at)
 
     def _on_all(self, qp: SignedQP, at: Outcome) -> Outcome:
@@ -99,13 +100,13 @@ class Shrinking:
         if qp.m < LEAST:
             return self.rounds(qp, np.zeros(qp.m), None, self._apart, n_iter, tol)
         at = _looked_at(qp, self._sampled(qp, n_iter))
-        return self._on(qp, _nearest(qp, at), at, tol)
+        rows = _nearest(qp, at)
+        return _put(at, rows, self._on(qp, rows, at, tol))
 
     def _on(self, qp: SignedQP, rows: Floats, at: Outcome, tol: float) -> Outcome:
-        """Solve on some rows; the others are at 0."""
+        """Solve the program of some rows; the others are at 0."""
         assert at.score is not None
-        found = self.rounds(_of_rows(qp, rows), at.beta[rows], at.score[rows], self._apart, at.n_iter, tol)
-        return _put(at, rows, found)
+        return self.rounds(_of_rows(qp, rows), at.beta[rows], at.score[rows], self._apart, at.n_iter, tol)
 
     @property
     def _apart(self) -> Monitor:
@@ -118,6 +119,14 @@ def _put(at: Outcome, rows: Floats, found: Outcome) -> Outcome:
     beta = at.beta.copy()
     beta[rows] = found.beta
     return Outcome(found.status, found.n_iter, beta, None, at.served)
+
+
+def _with_sums(qp: SignedQP, at: Outcome, rows: Floats, found: Outcome) -> Outcome:
+    """The same, and K beta from the sums that were kept of these rows meanwhile, where any were."""
+    after = _put(at, rows, found)
+    if found.product is not None and at.served is not None:
+        after.served = served_after(qp.source, at.served, rows, found.product)
+    return after
 
 
 def _looked_at(qp: SignedQP, at: Outcome) -> Outcome:

@@ -7,7 +7,7 @@ from svmcore.sources.factor import FactorRows, LinearRows
 from svmcore.sources.pairs import PairGrams
 from svmcore.sources.resident import ResidentGram, resident_gram
 from svmcore.sources.row_map import RowMap
-from svmcore.sources.running import RunningProduct
+from svmcore.sources.running import RunningProduct, served_after
 
 __all__ = [
     "CachedColumns",
@@ -25,4 +25,5 @@ __all__ = [
     "matvec",
     "resident_gram",
     "served",
+    "served_after",
 ]

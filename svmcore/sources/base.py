@@ -173,6 +173,11 @@ class Source(ABC):
         """K @ coef and abs(K) @ abs(coef), both (n,) float64, of the values that are served."""
         return matvec_and_sizes(self, coef)
 
+    def outputs_at(self, coef: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """`outputs` at some rows alone, both (len(rows),)."""
+        values, sizes = self.outputs(coef)
+        return values[rows], sizes[rows]
+
     def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
         """Columns `idx` (q,) of K >= 0 times the positive `weights` (q,), and times the sizes of the others: (n,) each.
 

@@ -140,6 +140,12 @@ class CachedColumns(Source):
         more, more_sizes = self.source.outputs(np.where(there, 0.0, coef))
         return found + more, sizes + more_sizes
 
+    def outputs_at(self, coef: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """Of no column in the cache: where some rows alone are asked for, a program on the others has its memory."""
+        if self.exact is None or self.shares_passes:
+            return super().outputs_at(coef, rows)
+        return self.source.outputs_at(coef, rows)
+
     def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
         """Of columns in the cache, or, where that is as fast, of none."""
         return self.source.by_sign(idx, weights) if self.computes_anew else super().by_sign(idx, weights, most)

@@ -102,10 +102,17 @@ class ComputedColumns(Source):
         wanted = np.flatnonzero(weights.any(axis=0))
         return [self._joined(each) for each in self._summed(wanted, weights[:, wanted])]
 
+    def outputs_at(self, coef: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """At these rows no other value is computed."""
+        if self.exact is None:
+            return super().outputs_at(coef, rows)
+        idx = np.flatnonzero(coef)
+        return self._joined(self._summed(idx, coef[None, idx], rows)[0])
+
     def outputs_within(self, idx: Floats, weights: Floats, start: int, stop: int) -> tuple[Floats, Floats]:
         """The same of the columns `idx` with their `weights`, at the rows start ... stop - 1, on this thread."""
         sums = np.zeros((1, 2, stop - start))
-        self._add(self._adders(idx, np.asarray(weights)[None]), start, sums)
+        self._add(self._adders(idx, np.asarray(weights)[None]), self._rows, start, sums)
         return self._joined(sums[0])
 
     def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
@@ -127,11 +134,14 @@ class ComputedColumns(Source):
         """One column after the other."""
         return count + 2.0
 
-    def _summed(self, idx: Floats, weights: Floats) -> Floats:
-        """Sums (k, 2, n) of the columns `idx` times `weights` (k, q), as `add_block` adds them."""
-        adders, sums = self._adders(idx, weights), np.zeros((len(weights), 2, self.n))
+    def _summed(self, idx: Floats, weights: Floats, rows: Floats | None = None) -> Floats:
+        """Sums (k, 2, m) at all rows, or at some, of the columns `idx` times `weights` (k, q), as `add_block` does."""
+        adders = self._adders(idx, weights)
+        block = self._rows if rows is None else lambda lo, hi: self.points.take(rows[lo:hi])
+        sums = np.zeros((len(weights), 2, self.n if rows is None else len(rows)))
         least, grain = (VALUES // max(1, len(idx)), LINES) if self.computes_anew else (SUMMED, SUMMED)
-        split_range(self.n, lambda lo, hi: self._add(adders, lo, sums[:, :, lo:hi]), least=least, grain=grain)
+        work = lambda lo, hi: self._add(adders, block, lo, sums[:, :, lo:hi])  # noqa: E731
+        split_range(sums.shape[2], work, least=least, grain=grain)
         self.n_computed += len(idx)
         return sums
 
@@ -156,12 +166,12 @@ class ComputedColumns(Source):
 
         return add
 
-    def _add(self, adders: list[Adder], start: int, sums: Floats) -> None:
-        """Add what the columns have at the rows from `start` on to `sums` (k, 2, m)."""
+    def _add(self, adders: list[Adder], block: Callable[[int, int], Points], start: int, sums: Floats) -> None:
+        """Add what the columns have at the rows that `block` gives, from `start` on, to `sums` (k, 2, m)."""
         memory = np.empty((0 if self.computes_anew else CHUNK, SUMMED), self.dtype)
         for lo in range(0, sums.shape[2], SUMMED):
             hi = min(lo + SUMMED, sums.shape[2])
-            rows, near = self._rows(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
+            rows, near = block(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
             for add in adders:
                 add(rows, memory, near)
             sums[:, :, lo:hi] = near

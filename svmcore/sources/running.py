@@ -5,7 +5,7 @@ import numpy as np
 from svmcore.points import Floats
 from svmcore.sources.base import CHUNK, ROUNDED, Served, Source
 
-__all__ = ["COLUMNS", "RunningProduct"]
+__all__ = ["COLUMNS", "RunningProduct", "served_after"]
 
 COLUMNS = 16 * CHUNK  # that are looked up at a time
 
@@ -50,10 +50,36 @@ class RunningProduct:
         """The product (n,)."""
         return self.up - self.down
 
+    @property
+    def sizes(self) -> Floats:
+        """No less than the sizes of all that was added, (n,)."""
+        return self.up + self.down
+
     def served(self, begun: Served) -> Served | None:
         """K coef of the coefficients as they are now, on top of where it had `begun`; None if it began elsewhere."""
         if not np.array_equal(begun.coef, self.since):
             return None
         error = begun.error + ROUNDED * begun.before
-        sums = begun.values + self.values, self.up + self.down
-        return Served(self.coef, *sums, self.length, self.terms, error, begun.before)
+        return Served(self.coef, begun.values + self.values, self.sizes, self.length, self.terms, error, begun.before)
+
+
+def served_after(source: Source, before: Served, rows: Floats, product: RunningProduct) -> Served:
+    """K coef (n,) after the coefficients at `rows` have moved: there by the sums of who moved them, else computed.
+
+    The `product` is of K[rows, rows] and began where K coef was served `before`.
+    """
+    coef, others = before.coef.copy(), np.ones(source.n, dtype=bool)
+    coef[rows], others[rows] = product.coef, False
+    change, elsewhere = coef - before.coef, np.flatnonzero(others)
+    anew = np.count_nonzero(change) >= np.count_nonzero(coef)
+    added = coef if anew else change
+    values, sizes = before.values.copy(), before.sizes.copy()
+    if anew:
+        values[elsewhere] = sizes[elsewhere] = 0.0
+    for sums, more in zip((values, sizes), source.outputs_at(added, elsewhere), strict=True):
+        sums[elsewhere] += more
+    values[rows] += product.values
+    sizes[rows] += product.sizes
+    length = before.length + max(product.length, float(np.abs(added).sum()))
+    terms = before.terms + max(product.terms, source.terms(int(np.count_nonzero(added))))
+    return Served(coef, values, sizes, length, terms, before.error, before.before)

@@ -14,7 +14,8 @@ from svmcore.outputs import BoundedOutputs
 from svmcore.solvers import base as solvers
 from svmcore.solvers.base import Outcome
 from svmcore.solvers.begun import begun
-from svmcore.sources import ResidentGram, RunningProduct, base
+from svmcore.sources import ResidentGram, RunningProduct, base, served_after
+from svmcore.sources import served as served_by
 from svmcore.sources.resident import resident_gram
 from svmcore.state import MemoryState
 
@@ -56,6 +57,42 @@ def test_product__is_within_the_bounds_that_it_states(kind, seed, moves):
     assert np.array_equal(product.coef, beta)
     assert (np.abs(found.values - K @ beta) <= found.errors).all()
     assert (np.abs(K) @ np.abs(beta) <= found.sizes * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("kind", ["columns", "few columns"])
+@given(seed=st.integers(0, 2**32 - 1), moves=st.integers(1, 4))
+@settings(max_examples=12, deadline=None)
+def test_served_after__is_within_its_bounds_at_the_rows_that_moved_and_at_others(kind, seed, moves):
+    """Stages of shrinking: each on some rows, whose own sums serve there; few or all coefficients change in them."""
+    random = np.random.default_rng(seed)
+    whole, beta = source(kind), np.zeros(N)
+    beta[:90] = random.random(90) * Y[:90]
+    known = served_by(whole, beta)
+    for few in random.random(moves) < 0.5:
+        rows = np.union1d(np.flatnonzero(beta), random.permutation(N)[:40])
+        product = RunningProduct(whole.take(rows), beta[rows])
+        for size in (len(rows) // 8 if few else len(rows), 3):
+            idx = random.permutation(len(rows))[:size]
+            product.set(idx, np.where(random.random(size) < 0.2, 0.0, random.random(size)) * Y[rows[idx]])
+        beta[rows] = product.coef
+        before, known = known, served_after(whole, known, rows, product)
+        assert known.length >= before.length + product.length
+        assert known.terms >= before.terms + product.terms
+        found = BoundedOutputs(classification(whole, Y, 1.0), beta, known)
+        assert np.array_equal(known.coef, beta)
+        assert (np.abs(found.values - K @ beta) <= found.errors).all()
+        assert (np.abs(K) @ np.abs(beta) <= found.sizes * (1 + 1e-12)).all()
+        assert found.errors.max() <= 1e-4 * known.length  # and is worth stating
+
+
+def test_served_after__computes_values_of_other_rows_alone(monkeypatch):
+    whole, beta, rows = source("columns"), np.zeros(N), np.arange(0, N, 3)
+    product, asked = RunningProduct(whole.take(rows), beta[rows]), []
+    product.set(np.arange(len(rows)), Y[rows])
+    before, summed = served_by(whole, beta), ComputedColumns._summed
+    monkeypatch.setattr(ComputedColumns, "_summed", lambda *of: asked.append(of[3]) or summed(*of))
+    served_after(whole, before, rows, product)
+    np.testing.assert_array_equal(np.concatenate(asked), np.setdiff1d(np.arange(N), rows))
 
 
 def test_product__of_float32_values_is_no_better_than_they_are():

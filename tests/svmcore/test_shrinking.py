@@ -80,6 +80,18 @@ def test_outputs_within__are_a_part_of_those_of_all_rows():
     np.testing.assert_array_equal(part, whole[:, 1536:])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("p", [4, 40], ids=["of differences", "of products"])
+def test_outputs_at__are_those_of_some_rows(p, dtype):
+    X, _ = rows(3500, p)
+    source, some = columns_of(X, dtype=dtype), np.random.default_rng(3).permutation(3500)[:1600]
+    coef = np.where(np.arange(3500) % 9, 0.0, np.random.default_rng(4).normal(size=3500))
+    K = KERNEL(X[some], X)
+    for found, expected in zip(source.outputs_at(coef, some), (K @ coef, K @ np.abs(coef)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(coef).sum())
+    np.testing.assert_array_equal(source.source.outputs_at(coef, some[:0]), np.zeros((2, 0)))
+
+
 def test_outputs__of_values_that_are_what_is_meant_are_of_the_bits_of_columns():
     """No other products: without rows to go back to, K is what was served."""
     X, _ = rows(3500, p=40)
@@ -89,6 +101,7 @@ def test_outputs__of_values_that_are_what_is_meant_are_of_the_bits_of_columns():
     sums = source.columns(used).astype(np.float64).sum(axis=0)
     for each in (source, CachedColumns(source, 1 << 26)):
         np.testing.assert_allclose(each.outputs(coef)[0], sums, rtol=1e-14)
+        np.testing.assert_array_equal(each.outputs_at(coef, used)[0], each.outputs(coef)[0][used])
 
 
 class Counted(ResidentGram):
@@ -234,6 +247,24 @@ def test_solve__what_was_served_last_is_what_is_proved(early, monkeypatch):
     found = SMO().solve(classification(columns_of(X, dtype=np.float32), y, 5.0))
     assert found.status is Status.CONVERGED
     assert passes.count(N) == stages.count(N) + 1  # one to begin with, and one after each stage
+
+
+def test_solve__a_look_computes_no_value_at_the_rows_of_its_stage(early, monkeypatch):
+    """There the stage has kept its own sums."""
+    X, y = rows()
+    elsewhere, stages, at, on = [], [], CachedColumns.outputs_at, shrinking.Shrinking._on
+    monkeypatch.setattr(
+        CachedColumns, "outputs_at", lambda self, coef, some: elsewhere.append(len(some)) or at(self, coef, some)
+    )
+    monkeypatch.setattr(
+        shrinking.Shrinking,
+        "_on",
+        lambda self, qp, some, *of: stages.append((qp.m, len(some))) or on(self, qp, some, *of),
+    )
+    found = SMO().solve(classification(columns_of(X, dtype=np.float32), y, 5.0))
+    assert found.status is Status.CONVERGED
+    assert elsewhere == [N - some for m, some in stages if m == N]
+    assert elsewhere
 
 
 def test_can_shrink__needs_columns_that_are_computed_and_a_program_that_begins_at_zero():
