@@ -10,7 +10,7 @@ Hestenes, Stiefel (1952), Methods of conjugate gradients for solving linear syst
 
 import numpy as np
 
-from svmcore.runtime.compiled import njit
+from svmcore.runtime.compiled import njit, njit_sums
 
 __all__ = ["free_steps"]
 
@@ -39,14 +39,21 @@ def _slope(score, codes, n_groups):  # type: ignore[no-untyped-def]
 
 @njit(makes_arrays=True)
 def _product(K, free, ridge, d):  # type: ignore[no-untyped-def]
-    """(K + ridge) d of the free variables."""
-    out = np.empty(len(free))
+    """(K + ridge) d of the free variables; what is not free is met with 0, so that rows are read in order."""
+    out, every = np.empty(len(free)), np.zeros(len(ridge))
+    every[free] = d
     for a in range(len(free)):
-        row, total = K[free[a]], ridge[free[a]] * d[a]
-        for b in range(len(free)):
-            total += np.float64(row[free[b]]) * d[b]
-        out[a] = total
+        out[a] = ridge[free[a]] * d[a] + _dot(K[free[a]], every)
     return out
+
+
+@njit_sums
+def _dot(row, d):  # type: ignore[no-untyped-def]
+    """The sum of row[c] d[c], in several sums."""
+    total = 0.0
+    for c in range(len(d)):
+        total += np.float64(row[c]) * d[c]
+    return total
 
 
 @njit
