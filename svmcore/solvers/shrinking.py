@@ -77,9 +77,19 @@ class Shrinking:
             if len(rows) > MOST * qp.m:
                 break
             precise = PRECISION * gap
-            found = self._on(qp, rows, at, precise if precise >= WORTH * self.tol else self.tol)
-            at = _looked_at(qp, _with_sums(qp, at, rows, found))
+            at = self._stage(qp, rows, at, precise if precise >= WORTH * self.tol else self.tol)
         return self._on_all(qp, at)
+
+    def _stage(self, qp: SignedQP, rows: Floats, at: Outcome, tol: float) -> Outcome:
+        """Solve on some rows and look at all; what held columns of the rows has then gone, and the next has its memory.
+
+        At the rows K beta is known by the sums that were kept of them meanwhile, where any were.
+        """
+        found = self._on(qp, rows, at, tol)
+        after = _put(at, rows, found)
+        if found.product is not None and at.served is not None:
+            after.served = served_after(qp.source, at.served, rows, found.product)
+        return _looked_at(qp, after)
 
     def _on_all(self, qp: SignedQP, at: Outcome) -> Outcome:
         """Go on without leaving rows out."""
@@ -119,14 +129,6 @@ def _put(at: Outcome, rows: Floats, found: Outcome) -> Outcome:
     beta = at.beta.copy()
     beta[rows] = found.beta
     return Outcome(found.status, found.n_iter, beta, None, at.served)
-
-
-def _with_sums(qp: SignedQP, at: Outcome, rows: Floats, found: Outcome) -> Outcome:
-    """The same, and K beta from the sums that were kept of these rows meanwhile, where any were."""
-    after = _put(at, rows, found)
-    if found.product is not None and at.served is not None:
-        after.served = served_after(qp.source, at.served, rows, found.product)
-    return after
 
 
 def _looked_at(qp: SignedQP, at: Outcome) -> Outcome:

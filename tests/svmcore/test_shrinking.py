@@ -22,7 +22,7 @@ from svmcore.certificate import evaluate
 from svmcore.kernels.exact import ExactKernel
 from svmcore.outputs import BoundedOutputs
 from svmcore.solvers import shrinking
-from svmcore.sources import ResidentGram, Source, served
+from svmcore.sources import ResidentGram, Source, cached, served
 
 from .test_threads import printed, python
 
@@ -265,6 +265,16 @@ def test_solve__a_look_computes_no_value_at_the_rows_of_its_stage(early, monkeyp
     assert found.status is Status.CONVERGED
     assert elsewhere == [N - some for m, some in stages if m == N]
     assert elsewhere
+
+
+def test_solve__stages_have_one_memory_for_their_columns(early, monkeypatch):
+    """That of the whole, which is lent to one after the other: none is given memory of its own by who comes next."""
+    X, y = rows()
+    source, asked = columns_of(X, dtype=np.float32), []
+    monkeypatch.setattr(cached, "empty", lambda *of: asked.append(of) or np.empty(*of))
+    monkeypatch.setattr(shrinking, "PRECISION", 0.1)
+    assert SMO().solve(classification(source, y, 5.0)).status is Status.CONVERGED
+    assert not asked
 
 
 def test_can_shrink__needs_columns_that_are_computed_and_a_program_that_begins_at_zero():
