@@ -83,11 +83,12 @@ class Shrinking:
     def _stage(self, qp: SignedQP, rows: Floats, at: Outcome, tol: float) -> Outcome:
         """Solve on some rows and look at all; what held columns of the rows has then gone, and the next has its memory.
 
-        At the rows K beta is known by the sums that were kept of them meanwhile, where any were.
+        At the rows K beta is known by the sums that were kept of them meanwhile, where any were. They are of columns of
+        fewer rows, which may round in another way: where served values are the K that is meant, they say nothing of it.
         """
         found = self._on(qp, rows, at, tol)
         after = _put(at, rows, found)
-        if found.product is not None and at.served is not None:
+        if found.product is not None and at.served is not None and qp.source.exact is not None:
             after.served = served_after(qp.source, at.served, rows, found.product)
         return _looked_at(qp, after)
 

@@ -267,6 +267,19 @@ def test_solve__a_look_computes_no_value_at_the_rows_of_its_stage(early, monkeyp
     assert elsewhere
 
 
+def test_solve__where_served_values_are_what_is_meant_a_look_has_columns_of_all_rows(early, monkeypatch):
+    """Products of fewer rows may round in another way, and there is no other K that bounds how far they are off."""
+    X, y = rows()
+    computed = ComputedColumns(KERNEL, KERNEL.prepare_gram(X, np.float32), np.float32)
+    called, after = [], shrinking.served_after
+    monkeypatch.setattr(shrinking, "served_after", lambda *of: called.append(of) or after(*of))
+    found = SMO().solve(classification(CachedColumns(computed, 1 << 26), y, 5.0))
+    assert found.status is Status.CONVERGED
+    assert not called
+    assert SMO().solve(classification(columns_of(X, dtype=np.float32), y, 5.0)).status is Status.CONVERGED
+    assert called
+
+
 def test_solve__stages_have_one_memory_for_their_columns(early, monkeypatch):
     """That of the whole, which is lent to one after the other: none is given memory of its own by who comes next."""
     X, y = rows()
