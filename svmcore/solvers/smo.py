@@ -20,7 +20,7 @@ from svmcore.solvers.rounds import Aims, Rounds
 from svmcore.solvers.row_steps import begins_on_rows
 from svmcore.solvers.set_steps import FEW
 from svmcore.solvers.shrinking import Shrinking, can_shrink
-from svmcore.solvers.working_set import PADDING
+from svmcore.solvers.working_set import LARGEST, PADDING
 from svmcore.state import MemoryState
 
 __all__ = ["SMO"]
@@ -55,7 +55,7 @@ class SMO(Solver):
 
     name: ClassVar[str] = "smo"
     solves: ClassVar[Solves] = Solves(shared_rows=True, two_groups=True, shards=True)
-    working_set: int = 8192
+    working_set: int = LARGEST
     newcomers: int = 256
 
     def __post_init__(self) -> None:

@@ -9,8 +9,9 @@ from svmcore.runtime.memory import empty
 from svmcore.squares import coarse_unit, squares
 from svmcore.state import MemoryState, WorkingSetState
 
-__all__ = ["PADDING", "ROOM", "WholeSet", "WorkingSet"]
+__all__ = ["LARGEST", "PADDING", "ROOM", "WholeSet", "WorkingSet"]
 
+LARGEST = 8192  # variables of a set where nobody asks for more
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
 ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core;
 LARGE = 4  # rooms that may move: sets of so many variables outgrow theirs, and are in 16 bits from the start
@@ -18,8 +19,8 @@ FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger 
 FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
 STRIP = 128  # newcomers whose rows are gathered before they are mirrored, and need not be gathered for the next
 SPARE = 1.25  # times its free variables is what a set may have else; those at bounds come back where they matter
-BYTES = 4 * 8192 * (8192 + PADDING)  # of memory at least, however few variables may come: only what is written to is
-# touched, and one set after the other finds the same pages, which cost more than what is written to them
+BYTES = 4 * LARGEST * (LARGEST + PADDING)  # of memory at least, however few variables may come: only what is written
+# to is touched, and one set after the other finds the same pages, which cost more than what is written to them
 
 
 class WorkingSet:
