@@ -50,7 +50,6 @@ class ComputedColumns(Source):
         self.psd, self.is_positive = bool(kernel.psd), kernel.is_positive
         self.n, self.dtype = len(points), np.dtype(dtype)
         self.computes_anew = kernel.sums_alone(points, points, self.dtype)
-        self.n_computed = 0  # columns, for the metrics
         self._parts: dict[tuple[int, int], Points] = {}
 
     @cached_property
@@ -80,7 +79,6 @@ class ComputedColumns(Source):
                     place_rows(target, rows, out[:, lo:hi])
 
         split_range(self.n, part, least=max(block, 3 * CHUNK), grain=block)
-        self.n_computed += len(idx)
         return out
 
     def outputs(self, coef: Floats) -> tuple[Floats, Floats]:
@@ -142,7 +140,6 @@ class ComputedColumns(Source):
         least, grain = (VALUES // max(1, len(idx)), LINES) if self.computes_anew else (SUMMED, SUMMED)
         work = lambda lo, hi: self._add(adders, block, lo, sums[:, :, lo:hi])  # noqa: E731
         split_range(sums.shape[2], work, least=least, grain=grain)
-        self.n_computed += len(idx)
         return sums
 
     def _adders(self, idx: Floats, weights: Floats) -> list[Adder]:
