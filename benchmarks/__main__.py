@@ -69,10 +69,10 @@ def _run(arguments: argparse.Namespace) -> None:
     suites.selected(arguments.cases)
     resumed = results.last_run(arguments.results) if arguments.resume else None
     name = resumed or time.strftime("%Y-%m-%dT%H:%M:%S")
-    rates = machine.measure_rates()
-    results.Results(arguments.results, "machine", name).append("machine", [machine.describe(rates)])
+    described = machine.describe(machine.measure_rates())
+    results.Results(arguments.results, "machine", name).append("machine", [described])
     request = suites.Request(arguments.data, Terms(arguments.tol, arguments.repeats), arguments.only, arguments.rows)
-    suites.run(arguments.cases, request, rates, arguments.results, name, tables.show)
+    suites.run(arguments.cases, request, machine.measure_rates, arguments.results, name, tables.show)
 
 
 def _batch(arguments: argparse.Namespace) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ class Rates:
     gemm_flops: float
     exp_per_second: float
     write_bytes_per_second: float
+
+
+Measure = Callable[[], Rates]
+
+
+def typical(measured: Sequence[Rates]) -> Rates:
+    """The median of each rate."""
+    return Rates(*(statistics.median(rates) for rates in zip(*map(astuple, measured), strict=True)))
 
 
 @dataclass(frozen=True)

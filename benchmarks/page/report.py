@@ -70,9 +70,11 @@ RULES = """## How it is measured
 - *Peak MB* is the first fit's peak resident memory above that before it.
 - *Floor*: the least time for the kernel entries that the plan needs (columns of the support vectors, or half of a
   resident Gram matrix, over distinct rows): a product of two rows, one exponential and four bytes of memory each, at
-  rates measured in the same run. A product is 2p flop at the machine's float32 GEMM rate. Where rows are integers times
-  a step (a9a, w8a, connect-4, MNIST) marginflow multiplies bytes or bits, and the floor takes their rate on the table's
-  own rows. The aims above are of the floor of float32 products in all cases, of which such rows may come below one.
+  rates measured before every round of a case's fits, in the middle of these, as a virtual machine's clock moves within
+  minutes (until November 2026 once at the start of a run). A product is 2p flop at the machine's float32 GEMM rate.
+  Where rows are integers times a step (a9a, w8a, connect-4, MNIST) marginflow multiplies bytes or bits, and the floor
+  takes their rate on the table's own rows. The aims above are of the floor of float32 products in all cases, of which
+  such rows may come below one.
 """
 
 TITLES = {

@@ -121,6 +121,11 @@ def test_floor_counts_the_entries_of_the_plan():
     assert machine.floor(rates, n=1000, p=5, n_support=100, resident=True).entries == 500_500
 
 
+def test_rates_measured_again_and_again_are_those_in_the_middle():
+    measured = [machine.Rates(1.0, 5.0, 3.0), machine.Rates(3.0, 1.0, 1.0), machine.Rates(2.0, 9.0, 2.0)]
+    assert machine.typical(measured) == machine.Rates(2.0, 5.0, 2.0)
+
+
 def test_floor_takes_the_products_that_are_used():
     rates = machine.Rates(gemm_flops=1e9, exp_per_second=1e9, write_bytes_per_second=4e9)
     columns = machine.floor(rates, n=1000, p=5, n_support=100, resident=False, product=2e-9)
@@ -178,10 +183,12 @@ def test_a_contest_in_processes(digits):
     X, y = digits
     case = cases.Case("digits", "digits 3/8", 1.0, 0.05, lambda _: None, cache_mb=50)
     table = cases.Table(X[:250], y[:250], X[250:], y[250:])
-    rates = machine.Rates(1e11, 1e9, 1e10)
+    asked = []
+    rates = lambda: asked.append(1) or machine.Rates(1e11, 1e9, 1e10)  # noqa: E731
     terms = measure.Terms(repeats=2, say=lambda _: None)
     [record] = measure.contest(case, table, [measure.Side("scikit-learn")], terms, rates)
     assert record["status"] == "ok"
+    assert len(asked) == 3  # before each round, and once after the last
     assert len(record["seconds"]) == 2
     assert record["kkt_gap"] <= 1.01e-3
     assert record["accuracy"] > 0.9
@@ -197,7 +204,7 @@ def test_a_solver_that_does_not_load_is_a_line_in_the_table(digits, tmp_path, mo
     case = cases.Case("digits", "digits 3/8", 1.0, 0.05, lambda _: None, cache_mb=50)
     terms = measure.Terms(repeats=1, say=lambda _: None)
     table = cases.Table(X, y, X, y)
-    [record] = measure.contest(case, table, [measure.Side("thundersvm")], terms, machine.Rates(1, 1, 1))
+    [record] = measure.contest(case, table, [measure.Side("thundersvm")], terms, lambda: machine.Rates(1, 1, 1))
     assert record["status"] == "ImportError: libthundersvm.so: cannot open shared object file"
     assert record["median_seconds"] is None
 

@@ -26,10 +26,11 @@ PEER = FAST[1].peer
 def run(data: Path, only: tuple[str, ...], rows: int | None, repeats: int) -> dict[str, list[Record]]:
     """Each short single fit."""
     chosen = {name: case for name, case in cases.SINGLE.items() if not only or name in only}
-    rates, terms = machine.measure_rates(), Terms(repeats=repeats)
+    terms = Terms(repeats=repeats)
     with _environment(LIMITS):  # processes that are started in it have it
         return {
-            name: contest(case, cases.table_of(case, data, rows), FAST, terms, rates) for name, case in chosen.items()
+            name: contest(case, cases.table_of(case, data, rows), FAST, terms, machine.measure_rates)
+            for name, case in chosen.items()
         }
 
 

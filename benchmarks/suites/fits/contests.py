@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import cases
 from benchmarks.cases import Case, table_of
-from benchmarks.contest.machine import Rates
+from benchmarks.contest.machine import Measure
 from benchmarks.contest.measure import Side, Terms, contest
 from benchmarks.contest.peers import OURS
 from benchmarks.results import Record, Results
@@ -56,7 +56,7 @@ class Request:
 
 
 TENTH = "-tenth"  # ends the name of a case in a tenth of its columns
-Work = Callable[[Request, Rates], list[Record]]
+Work = Callable[[Request, Measure], list[Record]]
 
 
 def single() -> Mapping[str, Work]:
@@ -109,14 +109,14 @@ SUITES: Mapping[str, Callable[[], Mapping[str, Work]]] = {
 
 
 def _contest(case: Case, sides: Sequence[Side]) -> Work:
-    def work(request: Request, rates: Rates) -> list[Record]:
+    def work(request: Request, rates: Measure) -> list[Record]:
         table = table_of(case, request.data, request.rows)
         return contest(case, table, request.wanted(sides), request.terms, rates)
 
     return work
 
 
-def _merged_rows(request: Request, rates: Rates) -> list[Record]:
+def _merged_rows(request: Request, rates: Measure) -> list[Record]:
     return merged_rows.run(request.only, request.rows, request.terms, rates)
 
 
@@ -132,7 +132,7 @@ def selected(names: Sequence[str]) -> list[tuple[str, str, Work]]:
 def run(
     names: Sequence[str],
     request: Request,
-    rates: Rates,
+    rates: Measure,
     folder: Path,
     run_name: str,
     show: Callable[[list[Record]], None],

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cases import SEED, Case, Table
-from benchmarks.contest.machine import Rates
+from benchmarks.contest.machine import Measure
 from benchmarks.contest.measure import Side, Terms, contest
 from benchmarks.contest.peers import OURS
 from benchmarks.results import Record
@@ -44,7 +44,7 @@ def _read(_: Path) -> Table:
 CASE = Case("merged-rows", f"{ROWS:,} rows, {DISTINCT:,} distinct", 1, 1, _read)
 
 
-def run(only: Sequence[str], rows: int | None, terms: Terms, rates: Rates) -> list[Record]:
+def run(only: Sequence[str], rows: int | None, terms: Terms, rates: Measure) -> list[Record]:
     """Run one solver after another, each alone on the machine; a peer gets one fit, ours the usual repeats."""
     table = make() if rows is None else make(rows, max(2, rows * DISTINCT // ROWS))
     records = []
