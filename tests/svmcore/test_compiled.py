@@ -12,7 +12,8 @@ from svmcore.runtime.compiled import njit
 SINGLE, REAL, WHOLE = numba.float32, numba.float64, numba.int64
 SQUARE, KEYS, REALS, PLACES = SINGLE[:, ::1], SINGLE[::1], REAL[::1], WHOLE[::1]
 BOX = (REALS, REALS, REALS)
-PAIRS = (REALS, KEYS, *BOX, KEYS, REALS, SQUARE, SQUARE, REAL, WHOLE, REAL)
+BARS = numba.types.Tuple((numba.int32[:, ::1], numba.int32[:, ::1], SQUARE))
+PAIRS = (REALS, KEYS, *BOX, KEYS, REALS, BARS, REAL, WHOLE, REAL)
 LINEAR = (PLACES, PLACES, REALS, REAL, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REAL, numba.boolean[::1])
 LOOPS = [
     (_solve_short, (SQUARE, *PAIRS)),

@@ -186,6 +186,24 @@ def test_solve_pairs__a_group_that_cannot_move_has_no_gap():
     assert held == (0, 0.0, False)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("only_grows", [True, False])
+@pytest.mark.parametrize("held", [0, 1])
+def test_solve_pairs__a_long_group_without_one_of_its_ends_leaves_the_others_theirs(dtype, only_grows, held):
+    """In group `held` nobody may shrink, or nobody grow; the other one is solved."""
+    codes = np.arange(600, dtype=np.int8) % 2
+    K, beta, s = np.eye(600, dtype=dtype), np.zeros(600), np.where(np.arange(600) % 4 < 2, 1.0, -1.0).astype(dtype)
+    lo, hi = np.full(600, -1.0), np.full(600, 1.0)
+    (lo if only_grows else hi)[codes == held] = 0.0
+    n_iter, gap, unbounded = solve_pairs(K, np.zeros(600), s, beta, lo, hi, codes, 2, 1e-3, 5000)
+    assert (gap <= 1e-3, unbounded) == (True, False)
+    assert n_iter >= 150
+    np.testing.assert_array_equal(beta[codes == held], 0.0)
+    np.testing.assert_allclose(
+        beta[codes != held], np.where(np.arange(600) % 4 < 2, 1.0, -1.0)[codes != held], atol=1e-3
+    )
+
+
 def test_solve_pairs__an_indefinite_pair_ends_at_its_better_end():
     K = np.array([[0.0, 1.0], [1.0, 0.0]])
     beta, s = np.zeros(2), np.array([0.5, 0.0])
@@ -208,10 +226,11 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
     found = []
     for solve, factor in ((pairs._solve_short, (1.0,)), (pairs._solve_long, (1.0, 1.0, np.array([0])))):
         s, beta = y.astype(dtype), np.zeros(200)
-        up, low = (np.where(codes == np.arange(groups)[:, None], 0.0, pairs.FAR).astype(dtype) for _ in range(2))
-        up[:, hi == 0.0], low[:, lo == 0.0] = pairs.FAR, pairs.FAR
         diagonal, own = (K.diagonal() + ridge).astype(dtype), K.diagonal().astype(np.float64)
-        told = solve(K, ridge, s, beta, lo, hi, diagonal, own, up, low, 1e-3, 5000, *factor)
+        grows, shrinks = (member & (codes == np.arange(groups)[:, None]) for member in (hi > 0.0, lo < 0.0))
+        keys = np.where(grows, pairs.MOST, pairs.LEAST), np.where(shrinks, pairs.LEAST, pairs.MOST)
+        bars = *keys, np.where(shrinks, diagonal, np.inf).astype(dtype)
+        told = solve(K, ridge, s, beta, lo, hi, diagonal, own, bars, 1e-3, 5000, *factor)
         found.append((*told, beta.tolist(), s.tolist()))
     assert found[0] == found[1]
     assert found[0][0] > 100

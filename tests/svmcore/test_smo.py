@@ -265,8 +265,9 @@ def test_smo__squared_hinge_with_weights_equals_repeated_rows() -> None:
 def test_smo__inner_scans_use_wide_integer_registers(dtype: type) -> None:
     """The loops are worth their form only while they vectorise."""
     K, row, one, starts = np.eye(64, dtype=dtype), np.zeros(64, np.float32), np.float32(1), np.array([0])
+    keys = np.zeros((1, 64), np.int32)
     calls = {
-        _passes._step_and_extremes: (row, one, K, 0, 1, 0, row[None], row[None], starts),
+        _passes._step_and_extremes: (row, one, K, 0, 1, 0, (keys, keys, row[None]), starts),
         _passes._best_gain: (K, 0, row, row, 0, row[None], one, starts),
     }
     for function, arguments in calls.items():

@@ -1,8 +1,8 @@
-"""What steps on one variable and on pairs of them share: where the box lets a variable move, and how far."""
+"""What steps on one variable and on pairs of them share: what keeps a variable still, and a step without an end."""
 
 from svmcore.runtime.compiled import njit
 
-__all__ = ["FAR", "far_step", "set_penalties"]
+__all__ = ["FAR", "far_step"]
 
 FAR = 1e30  # keeps a row out of a scan
 
@@ -14,10 +14,3 @@ def far_step(beta):  # type: ignore[no-untyped-def]
     for v in range(len(beta)):
         length += abs(beta[v])
     return 1e6 * length
-
-
-@njit(inside=True)
-def set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
-    """Keep row i of group g out of scans for what may grow, or shrink, where it is at that bound."""
-    up_penalty[g, i] = 0.0 if beta[i] < hi[i] else FAR
-    low_penalty[g, i] = 0.0 if beta[i] > lo[i] else FAR

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from svmcore.passes.steps.box import far_step, set_penalties
+from svmcore.passes.steps.box import FAR, far_step
 from svmcore.runtime.compiled import njit, njit_sums
 
 __all__ = ["coordinate_pass", "csr_pass", "dense_pass", "solve_box"]
@@ -30,6 +30,13 @@ def coordinate_step(i, curvature, score, beta, lo, hi):  # type: ignore[no-untyp
 
 
 @njit(inside=True)
+def _set_penalties(i, beta, lo, hi, up, low):  # type: ignore[no-untyped-def]
+    """Keep row i out of scans for what may grow, or shrink, where it is at that bound."""
+    up[i] = 0.0 if beta[i] < hi[i] else FAR
+    low[i] = 0.0 if beta[i] > lo[i] else FAR
+
+
+@njit(inside=True)
 def _step_and_gain(s, t, K, i, diagonal, up, low, best):  # type: ignore[no-untyped-def]
     """S -= t K_i; per block the key of the largest gain violation^2 / K_cc of a step; returns the worst violation."""
     zero, worst = s.dtype.type(0), np.int32(0)
@@ -52,11 +59,10 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
     q = len(s)
     kind = s.dtype.type
     best = np.empty((q + BLOCK - 1) // BLOCK, np.int32)
-    up_penalty, low_penalty, diagonal = np.empty((1, q), s.dtype), np.empty((1, q), s.dtype), np.empty_like(s)
+    up, low, diagonal = np.empty_like(s), np.empty_like(s), np.empty_like(s)
     for t in range(q):
         diagonal[t] = max(K[t, t] + ridge[t], TAU)
-        set_penalties(t, 0, beta, lo, hi, up_penalty, low_penalty)
-    up, low = up_penalty[0], low_penalty[0]
+        _set_penalties(t, beta, lo, hi, up, low)
     gap = _step_and_gain(s, kind(0), K, 0, diagonal, up, low, best)
     n_iter = 0
     while gap > tol and n_iter < max_iter:
@@ -71,7 +77,7 @@ def solve_box(K, ridge, s, beta, lo, hi, tol, max_iter):  # type: ignore[no-unty
         if np.isinf(step):
             return n_iter, gap, True
         s[i] -= kind(step * ridge[i])
-        set_penalties(i, 0, beta, lo, hi, up_penalty, low_penalty)
+        _set_penalties(i, beta, lo, hi, up, low)
         gap = _step_and_gain(s, kind(step), K, i, diagonal, up, low, best)
         n_iter += 1
     return n_iter, gap, False

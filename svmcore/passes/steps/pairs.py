@@ -4,25 +4,28 @@ Everything is in the signed variables of `svmcore.qp` with lo_i <= beta_i <= hi_
 s_i = p_i - (K beta)_i - ridge_i beta_i. A pair step grows beta_i and shrinks beta_j of the same group by the same t:
 I_up = {beta < hi}, I_low = {beta > lo}, the KKT gap is max_up s - min_low s.
 
-The scans vectorise because of three habits. Membership of I_up and I_low is a penalty of 0 or 1e30. Maxima are taken
-over order-preserving integers (numba leaves float maxima scalar): of a float's bits, the low ones flip when it is
-negative. The index of a maximum is looked for in the block that has it: as the least of all that match, because a loop
-that ends at the first is left scalar. Indices are without a sign, which spares the question whether they count from the
-end, and arrays are read in place: to begin a view for each block took as long as its scan. Keys are of 32 bits at each
-turn of an expression, as numba makes 64 of them, so that a scan has twice the lanes.
+The scans vectorise because of three habits. Maxima are taken over order-preserving integers, keys (numba leaves float
+maxima scalar): of a float's bits, the low ones flip when it is negative. Who is not in I_up or I_low is barred: no key
+of his is above the least, or below the most. The index of a maximum is looked for in the block that has it: as the
+least of all that match, because a loop that ends at the first is left scalar. Indices are without a sign, which spares
+the question whether they count from the end, and arrays are read in place: to begin a view for each block took as long
+as its scan. Keys are of 32 bits at each turn of an expression, as numba makes 64 of them, so that a scan has twice the
+lanes.
 """
 
 import numpy as np
 
-from svmcore.passes.steps.box import FAR, far_step, set_penalties
-from svmcore.runtime.compiled import njit
+from svmcore.passes.steps.box import far_step
+from svmcore.passes.steps.entries import difference
+from svmcore.runtime.compiled import njit, njit_fused
 from svmcore.runtime.prefetch import ask_for
 
 __all__ = ["pair_step", "solve_each", "solve_pairs"]
 
 SHORT = 512  # members up to which one scan finds keys and indices together, in lanes of 64 bits
 LAST = np.int64(0x7FFFFFFF)
-LEAST, MOST = np.int32(-0x7FFFFFFF), np.int32(0x7FFFFFFF)  # keys
+LEAST, MOST = np.int32(-0x80000000), np.int32(0x7FFFFFFF)  # keys that no score has
+SAME, TURNED = np.int32(0), np.int32(-1)  # what turns the order of keys round
 BLOCK = 256
 AHEAD = 512  # entries of a row that are asked for before the scan comes to them,
 NEAR = 1536  # where a scan is longer than that: a shorter one is of what the second-level cache holds
@@ -54,46 +57,66 @@ def _ask_ahead(K, i, start, q):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _step_and_extremes(s, t, K, i, j, g, up_penalty, low_penalty, starts):  # type: ignore[no-untyped-def]
+def _set_bars(i, g, own, beta, lo, hi, bars):  # type: ignore[no-untyped-def]
+    """Keep row i of group g out of scans for what may grow, or shrink, where it is at that bound.
+
+    `bars` are the largest key that it may have among those that grow, the least among those that shrink, and its
+    diagonal as a partner that shrinks: no gain is over an infinite one.
+    """
+    up, low, partners = bars
+    shrinks = beta[i] > lo[i]
+    up[g, i] = MOST if beta[i] < hi[i] else LEAST
+    low[g, i] = LEAST if shrinks else MOST
+    partners[g, i] = own[i] if shrinks else np.inf
+
+
+@njit_fused(inside=True)
+def _step_and_extremes(s, t, K, i, j, g, bars, starts):  # type: ignore[no-untyped-def]
     """S -= t (K_i - K_j); in group g the largest key of s that may grow and the smallest that may shrink.
 
     Each with the start of its block.
     """
+    up, low, _ = bars
     top, bottom, up_block, low_block = LEAST, MOST, 0, 0
     for start in starts:
         largest, smallest, first = LEAST, MOST, np.uintp(start)
         _ask_ahead(K, j, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
             c = first + np.uintp(b)
-            x = s[c] - t * (type(t)(K[i, c]) - type(t)(K[j, c]))
+            x = s[c] - t * difference(K[i, c], K[j, c], t)
             s[c] = x
-            largest = max(largest, _key32(x - up_penalty[g, c]))
-            smallest = min(smallest, _key32(x + low_penalty[g, c]))
+            key = _key32(x)
+            largest = max(largest, min(key, up[g, c]))
+            smallest = min(smallest, max(key, low[g, c]))
         up_block, low_block = start if largest > top else up_block, start if smallest < bottom else low_block
         top, bottom = max(top, largest), min(bottom, smallest)
     return top, up_block, bottom, low_block
 
 
 @njit(inside=True)
-def _first(s, sign, penalty, g, start, key):  # type: ignore[no-untyped-def]
-    """Index of s + sign penalty with the `key`, in the block that begins at `start`."""
+def _first(s, turn, bar, g, start, key):  # type: ignore[no-untyped-def]
+    """Index of the score with the `key` that is not barred, in the block at `start`; `turn` tells which end it is of.
+
+    TURNED, the least key that is not below its bar is the largest not above it.
+    """
     first, found = np.uintp(start), NOWHERE
     for b in range(min(BLOCK, len(s) - start)):
         c = first + np.uintp(b)
-        found = min(found, np.int32(b) if _key32(s[c] + sign * penalty[g, c]) == key else NOWHERE)
-    return start + found % BLOCK  # of scores that are no numbers none matches
+        own = min(np.int32(_key32(s[c]) ^ turn), np.int32(bar[g, c] ^ turn))
+        found = min(found, np.int32(b) if own == np.int32(key ^ turn) else NOWHERE)
+    return start + found % BLOCK
 
 
-@njit(inside=True)
-def _gain_key(s_i, eta_i, s_t, penalty, eta_t, K_it, twice):  # type: ignore[no-untyped-def]
+@njit_fused(inside=True)
+def _gain_key(s_i, eta_i, s_t, eta_t, K_it, twice):  # type: ignore[no-untyped-def]
     """Bits of (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it): 0 where t is not behind i, in the order of the gains above."""
     kind = type(s_i)
-    gap = max(s_i - s_t - penalty, kind(0))
+    gap = max(s_i - s_t, kind(0))
     return np.float32(gap * gap / max(eta_i + eta_t - twice * kind(K_it), kind(TAU))).view(np.int32)
 
 
-@njit(inside=True)
-def _best_gain(K, i, s, diagonal, g, low_penalty, twice, starts):  # type: ignore[no-untyped-def]
+@njit_fused(inside=True)
+def _best_gain(K, i, s, diagonal, g, partners, twice, starts):  # type: ignore[no-untyped-def]
     """Second index (Fan, Chen, Lin 2005, WSS 2): the largest (s_i - s_t)^2 / (K_ii + K_tt - 2 K_it) over I_low.
 
     `twice` is the 2 before an entry of K, in its unit.
@@ -104,12 +127,12 @@ def _best_gain(K, i, s, diagonal, g, low_penalty, twice, starts):  # type: ignor
         _ask_ahead(K, i, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
             c = first + np.uintp(b)
-            largest = max(largest, _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c], twice))
+            largest = max(largest, _gain_key(s_i, eta_i, s[c], partners[g, c], K[i, c], twice))
         winner, top = start if largest > top else winner, max(top, largest)
     first, found = np.uintp(winner), NOWHERE
     for b in range(min(BLOCK, len(s) - winner)):
         c = first + np.uintp(b)
-        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c], twice)
+        key = _gain_key(s_i, eta_i, s[c], partners[g, c], K[i, c], twice)
         found = min(found, np.int32(b) if key == top else NOWHERE)
     return winner + found % BLOCK  # of scores that are no numbers none matches
 
@@ -155,27 +178,28 @@ def _better_end(ahead, behind, eta, difference):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _gap_of(s, g, up_penalty, low_penalty, extremes):  # type: ignore[no-untyped-def]
+def _gap_of(s, g, bars, extremes):  # type: ignore[no-untyped-def]
     """S_i - s_j of the `extremes` of group g; below 0 where nobody may grow, or shrink."""
     top, up_block, bottom, low_block = extremes
+    if top == LEAST or bottom == MOST:
+        return -np.inf
     if s.itemsize == 4:  # a key is the whole score
         return np.float64(_value(top)) - np.float64(_value(bottom))
-    one = s.dtype.type(1)
-    i, j = _first(s, -one, up_penalty, g, up_block, top), _first(s, one, low_penalty, g, low_block, bottom)
-    return (s[i] - up_penalty[g, i]) - (s[j] + low_penalty[g, j])
+    i, j = _first(s, SAME, bars[0], g, up_block, top), _first(s, TURNED, bars[1], g, low_block, bottom)
+    return s[i] - s[j]
 
 
 @njit(inside=True)
-def _step_and_worst(s, t, K, i, j, up_penalty, low_penalty, starts):  # type: ignore[no-untyped-def]
+def _step_and_worst(s, t, K, i, j, bars, starts):  # type: ignore[no-untyped-def]
     """S -= t (K_i - K_j); of the group whose extremes are furthest apart: (group, i of the largest, gap)."""
-    extremes = _step_and_extremes(s, t, K, i, j, 0, up_penalty, low_penalty, starts)
-    worst, gap = 0, _gap_of(s, 0, up_penalty, low_penalty, extremes)
-    for g in range(1, len(up_penalty)):
-        others = _step_and_extremes(s, type(t)(0), K, i, j, g, up_penalty, low_penalty, starts)
-        between = _gap_of(s, g, up_penalty, low_penalty, others)
+    extremes = _step_and_extremes(s, t, K, i, j, 0, bars, starts)
+    worst, gap = 0, _gap_of(s, 0, bars, extremes)
+    for g in range(1, len(bars[0])):
+        others = _step_and_extremes(s, type(t)(0), K, i, j, g, bars, starts)
+        between = _gap_of(s, g, bars, others)
         if between > gap:
             worst, gap, extremes = g, between, others
-    return worst, _first(s, -type(t)(1), up_penalty, worst, extremes[1], extremes[0]), gap
+    return worst, _first(s, SAME, bars[0], worst, extremes[1], extremes[0]), gap
 
 
 @njit(inside=True)
@@ -210,16 +234,16 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
     """
     q = len(s)
     kind = s.dtype.type
-    up_penalty, low_penalty = np.full((n_groups, q), kind(FAR)), np.full((n_groups, q), kind(FAR))
+    bars = np.full((n_groups, q), LEAST), np.full((n_groups, q), MOST), np.full((n_groups, q), kind(np.inf))
     diagonal, alone = np.empty_like(s), np.empty(q)
     for t in range(q):
         alone[t] = unit * K[t, t] if own is None else own[t]
         diagonal[t] = alone[t] + ridge[t]
-        set_penalties(t, codes[t], beta, lo, hi, up_penalty, low_penalty)
+        _set_bars(t, codes[t], diagonal, beta, lo, hi, bars)
     if q <= SHORT:
-        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, up_penalty, low_penalty, tol, max_iter, unit)
-    penalties, starts = (up_penalty, low_penalty), _blocks_that_move(lo, hi)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, *penalties, tol, max_iter, unit, FURTHER, starts)
+        return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit)
+    starts = _blocks_that_move(lo, hi)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit, FURTHER, starts)
 
 
 @njit(makes_arrays=True)
@@ -236,71 +260,73 @@ def _blocks_that_move(lo, hi):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit, factor, starts):  # type: ignore[no-untyped-def]
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, unit, factor, starts):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`, block by block."""
     kind, n_iter = s.dtype.type, 0
-    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, up_penalty, low_penalty, starts)
+    g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, bars, starts)
     while gap > tol and n_iter < max_iter:
-        j = _best_gain(K, i, s, diagonal, g, low_penalty, kind(2.0 * unit), starts)
+        j = _best_gain(K, i, s, diagonal, g, bars[2], kind(2.0 * unit), starts)
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
-        set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
-        set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, up_penalty, low_penalty, starts)
+        _set_bars(i, g, diagonal, beta, lo, hi, bars)
+        _set_bars(j, g, diagonal, beta, lo, hi, bars)
+        g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, bars, starts)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
 
 # ---- the same steps on a set so short that what costs is to begin: one scan finds keys and indices together ---------
 # The loop stands twice: one that asks which scan it is takes 0.1 microseconds a step more, 0.27 in place of 0.18.
-@njit(inside=True)
-def _step_and_pair(s, t, K, i, j, g, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+@njit_fused(inside=True)
+def _step_and_pair(s, t, K, i, j, g, bars):  # type: ignore[no-untyped-def]
     """S -= t (K_i - K_j); in group g the first of the largest s that may grow, of the smallest that may shrink."""
+    up, low, _ = bars
     top, bottom = np.int64(-0x7FFFFFFFFFFFFFFF), np.int64(0x7FFFFFFFFFFFFFFF)
     for c in range(len(s)):
-        x = s[c] - t * (type(t)(K[i, c]) - type(t)(K[j, c]))
+        x = s[c] - t * difference(K[i, c], K[j, c], t)
         s[c] = x
-        top = max(top, (np.int64(_key32(x - up_penalty[g, c])) << np.int64(32)) | np.int64(LAST - c))
-        bottom = min(bottom, (np.int64(_key32(x + low_penalty[g, c])) << np.int64(32)) | np.int64(c))
+        key = _key32(x)
+        top = max(top, (np.int64(min(key, up[g, c])) << np.int64(32)) | np.int64(LAST - c))
+        bottom = min(bottom, (np.int64(max(key, low[g, c])) << np.int64(32)) | np.int64(c))
     return LAST - (top & LAST), bottom & LAST
 
 
-@njit(inside=True)
-def _best_partner(K, i, s, diagonal, g, low_penalty, twice):  # type: ignore[no-untyped-def]
+@njit_fused(inside=True)
+def _best_partner(K, i, s, diagonal, g, partners, twice):  # type: ignore[no-untyped-def]
     """As `_best_gain`."""
     top, s_i, eta_i = np.int64(-1), s[i], diagonal[i]
     for c in range(len(s)):
-        key = _gain_key(s_i, eta_i, s[c], low_penalty[g, c], diagonal[c], K[i, c], twice)
+        key = _gain_key(s_i, eta_i, s[c], partners[g, c], K[i, c], twice)
         top = max(top, (np.int64(key) << np.int64(32)) | np.int64(LAST - c))
     return LAST - (top & LAST)
 
 
 @njit(inside=True)
-def _step_and_worst_pair(s, t, K, i, j, up_penalty, low_penalty):  # type: ignore[no-untyped-def]
+def _step_and_worst_pair(s, t, K, i, j, bars):  # type: ignore[no-untyped-def]
     """As `_step_and_worst`."""
     worst, first, gap = 0, 0, -np.inf
-    for g in range(len(up_penalty)):
-        grows, shrinks = _step_and_pair(s, t if g == 0 else type(t)(0), K, i, j, g, up_penalty, low_penalty)
+    for g in range(len(bars[0])):
+        grows, shrinks = _step_and_pair(s, t if g == 0 else type(t)(0), K, i, j, g, bars)
         between = np.float64(s[grows]) - np.float64(s[shrinks])
-        if up_penalty[g, grows] == 0 and low_penalty[g, shrinks] == 0 and between > gap:
+        if bars[0][g, grows] == MOST and bars[1][g, shrinks] == LEAST and between > gap:
             worst, first, gap = g, grows, between
     return worst, first, gap
 
 
 @njit
-def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, up_penalty, low_penalty, tol, max_iter, unit):  # type: ignore[no-untyped-def]
+def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, unit):  # type: ignore[no-untyped-def]
     """The steps of `solve_pairs`."""
     kind, n_iter = s.dtype.type, 0
-    g, i, gap = _step_and_worst_pair(s, kind(0), K, 0, 0, up_penalty, low_penalty)
+    g, i, gap = _step_and_worst_pair(s, kind(0), K, 0, 0, bars)
     while gap > tol and n_iter < max_iter:
-        j = _best_partner(K, i, s, diagonal, g, low_penalty, kind(2.0 * unit))
+        j = _best_partner(K, i, s, diagonal, g, bars[2], kind(2.0 * unit))
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, 1.0)
         if step == np.inf:
             return n_iter, gap, True
-        set_penalties(i, g, beta, lo, hi, up_penalty, low_penalty)
-        set_penalties(j, g, beta, lo, hi, up_penalty, low_penalty)
-        g, i, gap = _step_and_worst_pair(s, kind(unit * step), K, i, j, up_penalty, low_penalty)
+        _set_bars(i, g, diagonal, beta, lo, hi, bars)
+        _set_bars(j, g, diagonal, beta, lo, hi, bars)
+        g, i, gap = _step_and_worst_pair(s, kind(unit * step), K, i, j, bars)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
 
