@@ -31,7 +31,8 @@ NEARLY = 0.03  # of the gap on all rows is what a set that begins with nearly al
 REACH = 1.5  # KKT gaps from the middle of the scores, beyond which a variable at its bound stays there for a round
 FLAT = 1e-4  # of tol times the objective: what steps of all free variables must gain, where pairs have ended
 SHARE = 0.1  # of the work of the pairs is what such steps may cost
-MOST = 100  # of such steps at a time
+MOST = 100  # of such steps at a time,
+LEAST = 16  # below which they gain nothing that pairs have left: to have their square alone takes as long
 TIMES = 4  # that they are taken in one solve
 BEYOND = 4096  # variables that a set may have though fewer columns are held: its square has memory of its own
 PATIENCE = 32  # rounds without a gap that is less by
@@ -169,7 +170,7 @@ class Rounds:
         part = self.state.part(idx)
         free = count_free(part.beta, part.lo, part.hi)
         most = min(MOST, int(SHARE * self.steps.pairs / max(1, free) ** 2), self.steps.left)
-        if self.flat >= TIMES or free < 2 or most < 2:
+        if self.flat >= TIMES or free < 2 or most < LEAST:
             return False
         self.flat += 1
         score = part.score - self.state.centres()[part.codes]
