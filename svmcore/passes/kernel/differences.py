@@ -60,10 +60,13 @@ def _in_quads(X):  # type: ignore[no-untyped-def]
 
 @njit_fused(makes_arrays=True)
 def _in_lines(Z):  # type: ignore[no-untyped-def]
-    """`Z` transposed, in whole lines, with an even number of features, at least two."""
+    """`Z` transposed, in whole lines, with an even number of features, at least two.
+
+    A line more lies between features: in a cache those of 1,024 rows would all fall into one set of eight places.
+    """
     m, p = Z.shape
     lines = -(-m // LANES)
-    out = aligned((max(1, p) + 1) // 2 * 2, lines * LANES)
+    out = aligned((max(1, p) + 1) // 2 * 2, lines * LANES + LANES)[:, : lines * LANES]
     out[p:] = np.float32(0.0)
     for start in range(0, lines * LANES, LANES):
         for f in range(p):
