@@ -117,12 +117,22 @@ class Shrinking:
     def _on(self, qp: SignedQP, rows: Floats, at: Outcome, tol: float) -> Outcome:
         """Solve the program of some rows; the others are at 0."""
         assert at.score is not None
-        return self.rounds(_of_rows(qp, rows), at.beta[rows], at.score[rows], self._apart, at.n_iter, tol)
+        some = _of_rows(qp, rows)
+        return _mended(some, self.rounds(some, at.beta[rows], at.score[rows], self._apart, at.n_iter, tol))
 
     @property
     def _apart(self) -> Monitor:
         """The monitor of a part, whose variables nobody could go on from."""
         return dataclasses.replace(self.monitor, keep=None)
+
+
+def _mended(qp: SignedQP, found: Outcome) -> Outcome:
+    """With sums to the last bit, as the look at all rows has them: else that would add a column that hardly moved."""
+    beta = qp.mended(found.beta.copy())
+    moved = np.flatnonzero(beta != found.beta)
+    if found.product is not None and len(moved):
+        found.product.set(moved, beta[moved])
+    return dataclasses.replace(found, beta=beta)
 
 
 def _put(at: Outcome, rows: Floats, found: Outcome) -> Outcome:

@@ -134,9 +134,11 @@ class ComputedColumns(Source):
 
     def _summed(self, idx: Floats, weights: Floats, rows: Floats | None = None) -> Floats:
         """Sums (k, 2, m) at all rows, or at some, of the columns `idx` times `weights` (k, q), as `add_block` does."""
+        sums = np.zeros((len(weights), 2, self.n if rows is None else len(rows)))
+        if not len(idx):
+            return sums
         adders = self._adders(idx, weights)
         block = self._rows if rows is None else lambda lo, hi: self.points.take(rows[lo:hi])
-        sums = np.zeros((len(weights), 2, self.n if rows is None else len(rows)))
         least, grain = (VALUES // max(1, len(idx)), LINES) if self.computes_anew else (SUMMED, SUMMED)
         work = lambda lo, hi: self._add(adders, block, lo, sums[:, :, lo:hi])  # noqa: E731
         split_range(sums.shape[2], work, least=least, grain=grain)
@@ -145,7 +147,8 @@ class ComputedColumns(Source):
     def _adders(self, idx: Floats, weights: Floats) -> list[Adder]:
         """What adds some of the columns each; those with a plus first where there is one sum: they are faster apart."""
         if self.computes_anew and len(weights) == 1:
-            first = np.argsort(weights[0] < 0.0, kind="stable")
+            below = weights[0] < 0.0
+            first = np.concatenate([np.flatnonzero(~below), np.flatnonzero(below)])
             idx, weights = idx[first], weights[:, first]
         step = ANEW if self.computes_anew else CHUNK
         parts = [slice(start, start + step) for start in range(0, len(idx), step)]

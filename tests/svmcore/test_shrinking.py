@@ -246,7 +246,8 @@ def test_solve__what_was_served_last_is_what_is_proved(early, monkeypatch):
     monkeypatch.setattr(shrinking.Shrinking, "_on", lambda self, qp, *rest: stages.append(qp.m) or on(self, qp, *rest))
     found = SMO().solve(classification(columns_of(X, dtype=np.float32), y, 5.0))
     assert found.status is Status.CONVERGED
-    assert passes.count(N) == stages.count(N) + 1  # one to begin with, and one after each stage
+    assert stages.count(N) >= 2
+    assert passes.count(N) == 1  # to begin with: after a stage the other rows alone are looked at
 
 
 def test_solve__a_look_computes_no_value_at_the_rows_of_its_stage(early, monkeypatch):
