@@ -20,6 +20,12 @@ def test_planted__fault_has_its_one_place_and_a_module_whose_tests_should_notice
     assert fault["module"] in listed("modules.toml")
 
 
+@pytest.mark.parametrize("entry", listed("explained.toml")["explained"], ids=lambda entry: entry["why"])
+def test_explained__faults_are_of_lines_that_are_there(entry):
+    text = " ".join((ROOT / entry["path"]).read_text().split())  # a line of a fault is as it is printed
+    assert [was for _, was, _ in entry["faults"] if " ".join(was.split()) not in text] == []
+
+
 @pytest.mark.parametrize("name", listed("modules.toml"))
 def test_modules__and_their_tests_are_there(name):
     module = listed("modules.toml")[name]
