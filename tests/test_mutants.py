@@ -20,7 +20,9 @@ def test_planted__fault_has_its_one_place_and_a_module_whose_tests_should_notice
     assert fault["module"] in listed("modules.toml")
 
 
-@pytest.mark.parametrize("entry", listed("explained.toml")["explained"], ids=lambda entry: entry["why"])
+@pytest.mark.parametrize(
+    "entry", listed("explained.toml")["explained"], ids=lambda entry: f"{entry['path']}: {entry['why']}"
+)
 def test_explained__faults_are_of_lines_that_are_there(entry):
     text = " ".join((ROOT / entry["path"]).read_text().split())  # a line of a fault is as it is printed
     assert [was for _, was, _ in entry["faults"] if " ".join(was.split()) not in text] == []
