@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from .blocks import ROOT, code_blocks
+from .blocks import ROOT, code_blocks, run
 
 PAGES = [
     os.path.relpath(path, ROOT / "docs")
@@ -34,7 +34,13 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def forks():
-    """A process that runs Python, given as a line of JSON, and answers with its exit code."""
+    """A process that runs Python, given as a line of JSON, and answers with its exit code.
+
+    None but on Linux: elsewhere there are no forks, or libraries do not stand them.
+    """
+    if sys.platform != "linux":
+        yield None
+        return
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(["", str(ROOT)])}
     with subprocess.Popen(
         [sys.executable, "-c", FORKS], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,6 +52,10 @@ def forks():
 @pytest.mark.parametrize("page", PAGES)
 def test_page__its_python_runs(page, forks, tmp_path):
     """As it stands, in an empty folder: the blocks of a page follow each other."""
-    output = tmp_path.with_suffix(".output")
-    print(json.dumps(["\n".join(code_blocks(page)), str(tmp_path), str(output)]), file=forks.stdin, flush=True)
+    code, output = "\n".join(code_blocks(page)), tmp_path.with_suffix(".output")
+    if forks is None:
+        ran = run(["-c", code], tmp_path, cwd=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+        return
+    print(json.dumps([code, str(tmp_path), str(output)]), file=forks.stdin, flush=True)
     assert forks.stdout.readline() == "0\n", output.read_text()
