@@ -5,6 +5,7 @@ order of the input and for a row given twice or with a weight of two; and since 
 random subsample.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from svmcore.points.prepared import Floats, Rows
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Merged", "merge_rows", "row_hash"]
+__all__ = ["Merged", "entries_hash", "merge_rows", "row_hash"]
 
 ENTRIES = 1 << 19  # of the rows that are hashed at a time
 LONGEST_RUN = 32  # of copies that are put in order one by one
@@ -41,15 +42,44 @@ def row_hash(X: Rows) -> Floats:
         bits = X.data.astype(np.float64).view(np.uint64)
         return _hash_csr(bits, X.indices, X.indptr)
     out = np.empty((X.shape[0], 2), np.uint64)
+
+    def of_bits(some: slice, bits: Floats) -> None:
+        out[some] = _hash_dense(bits)
+
+    _over_bits(X, of_bits)
+    return out
+
+
+def entries_hash(X: Rows, counted: Floats) -> Floats:
+    """Hash (n,) uint64 of the entries of each row of dense `X` (n, p) at the columns that are `counted` (p,), as a set.
+
+    The order of the columns does not change it.
+
+    >>> X = np.array([[1.0, 2.0, 5.0], [2.0, 1.0, 7.0], [2.0, 2.0, 5.0]])
+    >>> h = entries_hash(X, np.array([True, True, False]))
+    >>> bool(h[0] == h[1]), bool(h[0] == h[2])
+    (True, False)
+    """
+    out = np.empty(X.shape[0], np.uint64)
+    mask = np.where(counted, ~np.uint64(0), np.uint64(0))
+
+    def of_bits(some: slice, bits: Floats) -> None:
+        out[some] = _hash_entries(bits, mask)
+
+    _over_bits(X, of_bits)
+    return out
+
+
+def _over_bits(X: Rows, work: Callable[[slice, Floats], None]) -> None:
+    """Call work(rows, bits) with the bits of some rows of dense `X` in float64 at a time, on all threads."""
     step = max(1, ENTRIES // max(1, X.shape[1]))
 
     def part(lo: int, hi: int) -> None:
         for start in range(lo, hi, step):
             some = slice(start, min(start + step, hi))
-            out[some] = _hash_dense(np.ascontiguousarray(X[some], dtype=np.float64).view(np.uint64))
+            work(some, np.ascontiguousarray(X[some], dtype=np.float64).view(np.uint64))
 
-    split_range(len(out), part, least=step)
-    return out
+    split_range(X.shape[0], part, least=step)
 
 
 def merge_rows(X: Rows, codes: Floats) -> Merged:
@@ -113,6 +143,22 @@ def _hash_dense(bits):  # type: ignore[no-untyped-def]
                 a = _mix(a, word, np.uint64(j), np.uint64(0x87C37B91114253D5))
                 b = _mix(b, word, np.uint64(j), np.uint64(0x4CF5AD432745937F))
         out[i, 0], out[i, 1] = _finish(a), _finish(b)
+    return out
+
+
+@njit(makes_arrays=True)
+def _hash_entries(bits, mask):  # type: ignore[no-untyped-def]
+    """Sums of hashes of the entries, where `mask` has all bits set."""
+    n, p = bits.shape
+    out = np.empty(n, np.uint64)
+    for i in range(n):
+        total = np.uint64(0)
+        for j in range(p):
+            word = bits[i, j] if bits[i, j] << np.uint64(1) != 0 else np.uint64(0)  # -0.0 as 0.0
+            word = (word ^ (word >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+            word = (word ^ (word >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            total += (word ^ (word >> np.uint64(32))) & mask[j]
+        out[i] = total
     return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from svmcore.errors import InvalidProblem
 from svmcore.kernels.base import Kernel, blocks
-from svmcore.passes.matrix.gather import gather_square
+from svmcore.passes.matrix.gather import gather_square, is_plain
 from svmcore.passes.matrix.mirror import write_mirrored
 from svmcore.points import Floats, Points
 from svmcore.points.byte_products import COLUMNS
@@ -53,9 +53,8 @@ class ResidentGram(Source):
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
             raise InvalidProblem(f"a Gram matrix is square; given {K.shape}")
         K = np.asarray(K)  # a plain view: numba compiles one signature for memory maps and arrays
-        plain = K.dtype.char in "fd" and K.flags.c_contiguous and K.flags.aligned and K.dtype.isnative
         kind = K.dtype if K.dtype == np.float32 else np.float64
-        self.matrix = K if plain else np.require(K, dtype=kind, requirements=["C", "A"])
+        self.matrix = K if is_plain(K) else np.require(K, dtype=kind, requirements=["C", "A"])
         self.n, self.dtype, self.at_once = len(K), self.matrix.dtype, n_threads()
         self.rows = rows
         self.psd = psd if psd is not None else rows is None or rows.psd

@@ -21,7 +21,7 @@ from svmcore.kernels.base import InnerProductKernel, Kernel
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.passes.matrix.columns import add_columns
-from svmcore.passes.matrix.gather import gather_square
+from svmcore.passes.matrix.gather import gather_square, part_of
 from svmcore.points import Floats, Merged, Points, Rows, merge_rows
 from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import one_blas_thread
@@ -127,7 +127,7 @@ class Table:
         merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
         self.merged = merged if together is None else by_code(merged, together)
         first = self.merged.first
-        self.rows = X[np.ix_(first, first)] if precomputed else X[first]
+        self.rows = part_of(X, first, first) if precomputed else X[first]
         self.n, self.tally = len(first), Tally()
         self._folds: dict[Fold, Distinct] = {}
 

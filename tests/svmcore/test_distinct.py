@@ -171,11 +171,32 @@ def test_merge_precomputed__the_order_is_by_the_values_of_K_alone():
     assert (np.diff(codes[one.first]) < 0).any()
 
 
+def test_merge_precomputed__copies_do_not_change_the_order():
+    rng = np.random.default_rng(2)
+    K, codes = gram(rng.normal(size=(30, 3))), rng.integers(0, 2, 30)
+    given = np.append(np.arange(30), rng.integers(0, 30, 40))
+    one, twice = merge_precomputed(K, codes), merge_precomputed(K[np.ix_(given, given)], codes[given])
+    np.testing.assert_array_equal(given[twice.first], one.first)
+
+
 def test_merge_precomputed__a_row_under_two_labels_is_told_by_its_label():
     K, codes = gram(np.array([[1.0], [1.0], [2.0]])), np.array([1, 0, 0])
     one, other = merge_precomputed(K, codes), merge_precomputed(K[:, [1, 0, 2]][[1, 0, 2]], codes[[1, 0, 2]])
     assert len(one.first) == 3
     np.testing.assert_array_equal(codes[one.first], codes[[1, 0, 2]][other.first])
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_merge_precomputed__rows_that_are_alike_in_most_columns_are_told_apart(step):
+    given = np.arange(60) // step * step  # copies of every `step`-th row
+    K = np.where(given[:, None] == given, 1.0 + given / 64, 0.0) * np.ones((60, 1))
+    K[K == 0.0] = np.random.default_rng(step).choice([0.0, -0.0], (K == 0.0).sum())  # which are equal
+    merged = merge_precomputed(K, np.zeros(60, int))
+    assert len(merged.first) == 60 // step
+    np.testing.assert_array_equal(given[merged.first][merged.inverse], given)
+    order = np.random.default_rng(step).permutation(60)
+    other = merge_precomputed(K[np.ix_(order, order)], np.zeros(60, int))
+    np.testing.assert_array_equal(given[order][other.first], given[merged.first])
 
 
 def test_merge_precomputed__equal_rows_of_an_unsymmetric_K_stay_apart():

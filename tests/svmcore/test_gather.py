@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from svmcore.passes.matrix.gather import MOST, gather_each, gather_square
+from svmcore.passes.matrix.gather import MOST, gather_each, gather_square, part_of
 
 
 @pytest.mark.parametrize("count", [0, 1, 9])
@@ -24,6 +24,18 @@ def test_gather__without_places_fills_from_the_first_row_and_column():
     matrix.flags.writeable = False  # as one that is mapped
     gather_square(matrix, np.array([2, 0]), np.array([3, 1, 1]), out)
     np.testing.assert_array_equal(out, [[11.0, 9.0, 9.0], [3.0, 1.0, 1.0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ">f8", np.int32, np.float16])
+@pytest.mark.parametrize("form", ["plain", "transposed", "mapped"])
+def test_part_of__is_that_of_numpy_for_any_type_and_layout(dtype, form):
+    matrix = np.random.default_rng(1).normal(scale=9.0, size=(30, 20)).astype(dtype)
+    matrix = np.asfortranarray(matrix) if form == "transposed" else matrix
+    matrix.flags.writeable = form != "mapped"
+    rows, columns = np.array([7, 0, 29, 7]), np.array([19, 3])
+    part = part_of(matrix, rows, columns)
+    assert part.dtype == matrix.dtype
+    np.testing.assert_array_equal(part, matrix[np.ix_(rows, columns)])
 
 
 def test_gather__in_units_is_the_nearest_whole_number():

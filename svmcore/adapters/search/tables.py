@@ -24,6 +24,7 @@ from svmcore.adapters.prepared import Prepared
 from svmcore.adapters.regressors import SVR, NuSVR
 from svmcore.adapters.search.plan import Ready
 from svmcore.adapters.search.rows import SearchRows
+from svmcore.passes.matrix.gather import part_of
 from svmcore.points import Floats, Rows
 from svmcore.train import Recipe
 from svmcore.train.choice import objection
@@ -224,7 +225,7 @@ def _training_rows(lot: _Lot, split: _Split) -> Rows:
 
 
 def _block(X: Rows, rows: Floats, train: Floats, precomputed: bool) -> Rows:
-    return X[np.ix_(rows, train)] if precomputed else X[rows]
+    return part_of(X, rows, train) if precomputed else X[rows]
 
 
 def _indices(train: Any, test: Any) -> tuple[Floats, Floats]:

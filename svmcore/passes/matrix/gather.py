@@ -8,10 +8,11 @@ import numpy as np
 
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.memory import empty
 from svmcore.runtime.prefetch import ask_for
 from svmcore.runtime.threads import split_range
 
-__all__ = ["MOST", "gather_each", "gather_square"]
+__all__ = ["MOST", "gather_each", "gather_square", "is_plain", "part_of"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 MOST = 65535  # units that 16 bits hold
@@ -36,6 +37,26 @@ def gather_square(
     amount = out.dtype.type(shift) if unit is None else np.float32(1.0 / unit)
     of, least = (columns, amount, unit is not None), ENTRIES // max(1, len(columns))
     split_range(len(rows), lambda lo, hi: _gather(matrix, rows[lo:hi], *of, at[lo:hi], to, out), least=least)
+
+
+def is_plain(matrix: Floats) -> bool:
+    """Whether it is float32 or float64 in the order and form that compiled loops are made for."""
+    native = matrix.dtype.char in "fd" and matrix.dtype.isnative
+    return native and matrix.flags.c_contiguous and matrix.flags.aligned
+
+
+def part_of(matrix: Floats, rows: Floats, columns: Floats) -> Floats:
+    """matrix[rows[r], columns[c]] (len(rows), len(columns)) of a dense matrix of any type.
+
+    >>> part_of(np.arange(9.0).reshape(3, 3), np.array([2, 0]), np.array([1]))
+    array([[7.],
+           [1.]])
+    """
+    if not is_plain(matrix):
+        return matrix[np.ix_(rows, columns)]
+    out = empty((len(rows), len(columns)), matrix.dtype)
+    gather_square(matrix, rows, columns, out)
+    return np.asarray(out)
 
 
 @njit

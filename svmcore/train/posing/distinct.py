@@ -14,11 +14,14 @@ import numpy as np
 from svmcore.errors import InvalidProblem
 from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
+from svmcore.passes.matrix.gather import part_of
 from svmcore.points import Floats, Rows
-from svmcore.points.identical import Merged, merge_rows
+from svmcore.points.identical import Merged, entries_hash, merge_rows
 from svmcore.runtime.memory import empty
 
 __all__ = ["Distinct", "by_code", "distinct_rows", "merge_precomputed", "shared"]
+
+TELLING = 8  # columns of a precomputed K that are looked at before all of it: hardly ever alike in two rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,13 +87,13 @@ def distinct_rows(
     precomputed = isinstance(kernel, Precomputed)
     if not whole:
         codes, weights = codes[kept], weights[kept]
-        X = X[np.ix_(kept, kept)] if precomputed else X[kept]
+        X = part_of(X, kept, kept) if precomputed else X[kept]
     merged = merge_precomputed(X, codes) if precomputed else merge_rows(X, codes)
     if grouped:
         merged = by_code(merged, codes)
     if as_given:
         merged = _reordered(merged, np.argsort(merged.first))
-    given, at = (X[np.ix_(merged.first, merged.first)], None) if precomputed else (X, merged.first)
+    given, at = (part_of(X, merged.first, merged.first), None) if precomputed else (X, merged.first)
     total = np.bincount(merged.inverse, weights=weights, minlength=len(merged.first))
     return Distinct(kept, merged, weights, total, codes[merged.first], given, at, as_given)
 
@@ -111,22 +114,27 @@ def merge_precomputed(K: Floats, codes: Floats) -> Merged:
     """Merge identical rows of a precomputed K (n, n); their order depends on the values of K alone.
 
     Copies of a row are copies of a column too, so content is compared on the distinct rows and columns, and a row is
-    ranked by the sum of the hashes of its entries, which no order of the columns changes.
+    ranked by the hash of its entries in any order.
     """
-    merged = merge_rows(K, codes)
-    if len(merged.first) < len(K) and not np.array_equal(K[:, merged.first][:, merged.inverse], K):
-        return Merged(np.arange(len(K)), np.ones(len(K), dtype=np.int64), np.arange(len(K)))
-    rank = np.lexsort((codes[merged.first], _unordered_hash(K[np.ix_(merged.first, merged.first)])))
-    return _reordered(merged, rank)
+    first, inverse, counts = np.unique(_first_alike(K, codes), return_inverse=True, return_counts=True)
+    copies = np.flatnonzero(counts[inverse] > 1)
+    if not np.array_equal(np.take(K, copies, axis=1), np.take(K, first[inverse[copies]], axis=1)):
+        first = inverse = np.arange(len(K))
+        return Merged(first, np.ones(len(K), dtype=np.int64), inverse)
+    counted = np.zeros(len(K), np.bool_)
+    counted[first] = True
+    rank = np.lexsort((codes[first], entries_hash(K, counted)[first]))
+    return _reordered(Merged(first, counts, inverse), rank)
 
 
-def _unordered_hash(K: Floats) -> Floats:
-    """Hash (n,) of the multiset of entries in each row."""
-    bits = np.ascontiguousarray(K, dtype=np.float64).view(np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (bits ^ (bits >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        return np.asarray((mixed ^ (mixed >> np.uint64(32))).sum(axis=1, dtype=np.uint64))
+def _first_alike(K: Floats, codes: Floats) -> Floats:
+    """The first row (n,) like each row in entries and code: one that is alone in a few columns is read no further."""
+    found = np.arange(len(K))
+    few = merge_rows(K[:, :: max(1, len(K) // TELLING)], codes)
+    alike = np.flatnonzero(few.counts[few.inverse] > 1)
+    merged = merge_rows(K[alike], codes[alike])
+    found[alike] = alike[merged.first[merged.inverse]]
+    return found
 
 
 def _variance(kernel: Kernel, distinct: Distinct) -> float:
