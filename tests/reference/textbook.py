@@ -90,7 +90,10 @@ def pair(K, ridge, p, beta, lo, hi, i, j):
 
 
 def second_order_smo(K, ridge, p, beta, lo, hi, codes, max_steps):
-    """beta after at most `max_steps` steps (Fan, Chen, Lin 2005, WSS 2, in the group that is furthest off)."""
+    """beta after at most `max_steps` steps (Fan, Chen, Lin 2005, WSS 2, in the group that is furthest off).
+
+    Gains are compared by their logarithms, which are straight lines between powers of two.
+    """
     for step in range(max_steps):
         s = p - K @ beta - ridge * beta
         worst = (0.0, 0, 0)
@@ -104,6 +107,12 @@ def second_order_smo(K, ridge, p, beta, lo, hi, codes, max_steps):
             return beta, step
         able = (codes == g) & (beta > lo) & (s < s[i])
         eta = K[i, i] + K.diagonal() - 2.0 * K[i] + ridge[i] + ridge
-        gain = np.where(able, (s[i] - s) ** 2 / np.where(able, eta, 1.0), -1.0)
-        beta, _ = pair(K, ridge, p, beta, lo, hi, i, int(np.argmax(np.float32(gain))))
+        gain = np.where(able, log2(np.where(able, s[i] - s, 1.0)) - 0.5 * log2(np.where(able, eta, 1.0)), -np.inf)
+        beta, _ = pair(K, ridge, p, beta, lo, hi, i, int(np.argmax(gain)))
     return beta, max_steps
+
+
+def log2(x):
+    """Logarithm of float32 numbers above 0, to base 2: right at its powers, and straight between them."""
+    fraction, exponent = np.frexp(np.float32(x).astype(np.float64))
+    return exponent - 2.0 + 2.0 * fraction

@@ -139,6 +139,33 @@ def test_solve_pairs__takes_the_textbooks_steps(q, groups, seed, shift, twice):
         assert gap == pytest.approx(gap_of(s, after, lo, hi, codes), abs=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("q", [200, 700], ids=["short", "long"])
+def test_solve_pairs__the_partner_has_nearly_the_largest_gain(q, dtype):
+    """No less than 2^-0.26 of it: what logarithms that are straight between powers of two leave undecided."""
+    for seed in range(20):
+        K, _, p, beta, lo, hi, codes = a_program(q, 1, seed, dtype=dtype)
+        none, after, s = np.zeros(q), beta.copy(), scores(K.astype(np.float64), 0.0, p, beta)
+        solve_pairs(K, none, s.astype(dtype), after, lo, hi, codes, 1, 1e-9, 1)
+        i, (j,) = np.argmax(np.where(beta < hi, s, -INF)), np.flatnonzero(after < beta)
+        able = (beta > lo) & (s < s[i])
+        gain = np.where(able, (s[i] - s) ** 2 / np.where(able, K[i, i] + K.diagonal() - 2.0 * K[i], 1.0), 0.0)
+        assert gain[j] >= 0.835 * gain.max()
+
+
+@pytest.mark.parametrize("q", [3, 600], ids=["short", "long"])
+def test_solve_pairs__a_gain_that_float32_does_not_hold_leaves_the_furthest_partner(q):
+    """Nobody but 0 and 1 can move: 2 is further behind, and at its bound."""
+    K, none, beta = 1e38 * np.eye(q) * 3.0, np.zeros(q), np.zeros(q)
+    s = np.concatenate([[0.5, -0.5, -1e9], np.zeros(q - 3)])
+    lo, hi = np.zeros(q), np.zeros(q)
+    hi[0], lo[1] = 1.0, -1.0
+    n_iter, gap, _ = solve_pairs(K, none, s, beta, lo, hi, np.zeros(q, np.int8), 1, 1e-3, 90)
+    assert gap <= 1e-3
+    assert 0 < n_iter < 90
+    np.testing.assert_allclose(beta[:2], [0.5 / 3e38, -0.5 / 3e38], rtol=1e-2)
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_solve_pairs__ends_at_the_optimum(groups):
     K, ridge, p, beta, lo, hi, codes = a_program(12, groups, 11)
