@@ -30,7 +30,7 @@ from svmcore.points import Floats, Points
 
 __all__ = ["BLOCK_BYTES", "compute_factor", "factor_fingerprint", "feature_map", "open_factor"]
 
-FORMAT = 2
+FORMAT = 3
 BLOCK_BYTES = 32 << 20
 KIND = "factor"
 MAP = "map.npz"

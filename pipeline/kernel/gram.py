@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 KIND = "kernel matrix"
-FORMAT = 6  # of the folder, and of everything that decides the bytes of K: raise it when they change
+FORMAT = 7  # of the folder, and of everything that decides the bytes of K: raise it when they change
 
 
 class WrongKernel(SVMError):

@@ -116,8 +116,8 @@ class Kernel(Plugin, ABC):
     def add_by_sign(self, P: Points, Q: Points, weights: Floats, sums: Floats) -> None:
         """Add the values of columns `P` (c rows) at rows `Q` (m), times `weights` (k, c), to `sums` (k, 2, m).
 
-        What has a plus goes to the first of each pair, what has a minus to the second, without it: one column after the
-        other. Of a kernel that `sums_alone`.
+        What has a plus goes to the first of each pair, what has a minus to the second, without it. Each term is off by
+        `SUMMED_FLOAT32` of itself at most, beside its value. Of a kernel that `sums_alone`.
 
         Raises
         ------

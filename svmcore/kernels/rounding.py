@@ -42,6 +42,15 @@ class Rounding(NamedTuple):
         """
         return self.relative * largest + self.absolute
 
+    def and_then(self, relative: float) -> "Rounding":
+        """Of values that are rounded once more, each by a part of itself.
+
+        >>> Rounding(0.5, 1.0).and_then(1.0)
+        Rounding(relative=2.0, absolute=2.0)
+        """
+        more = 1.0 + relative
+        return Rounding(self.relative * more + relative, self.absolute * more)
+
 
 def unit_of(dtype: DTypeLike) -> float:
     """Unit roundoff of float32 or float64."""

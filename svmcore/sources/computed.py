@@ -9,6 +9,8 @@ from numpy.typing import DTypeLike
 
 from svmcore.kernels.base import Kernel
 from svmcore.kernels.exact import ExactKernel
+from svmcore.kernels.rounding import Rounding
+from svmcore.passes.kernel.differences import SUMMED_FLOAT32
 from svmcore.passes.kernel.lines import place_rows
 from svmcore.passes.matrix.columns import add_block, weighted
 from svmcore.points import Floats, Points
@@ -54,7 +56,12 @@ class ComputedColumns(Source):
 
     @cached_property
     def rounding(self) -> Any:  # type: ignore[override]
-        """Of the kernel's values at this precision."""
+        """Of values in sums, where these are all that is served of them."""
+        return self.stored.and_then(SUMMED_FLOAT32) if self.computes_anew else self.stored
+
+    @cached_property
+    def stored(self) -> Rounding:
+        """Of the kernel's values at this precision, as a matrix has them."""
         return self.kernel.rounding(self.points, self.points, self.dtype)
 
     def diagonal(self) -> Floats:
@@ -91,8 +98,8 @@ class ComputedColumns(Source):
     def outputs_of(self, coefs: Sequence[Floats]) -> list[tuple[Floats, Floats]]:
         """`outputs` of each of several `coefs` (n,): a column that more than one of them wants is computed once.
 
-        The bits of each are those that it has alone, where those of a value do not depend on what is computed with it:
-        of rows on a lattice and of differences.
+        Of rows on a lattice the bits of each are those that it has alone: a value does not depend on what is computed
+        with it there, and values are added one by one.
         """
         if self.exact is None:
             return [super(ComputedColumns, self).outputs(coef) for coef in coefs]

@@ -70,7 +70,7 @@ class ResidentGram(Source):
     @property
     def rounding(self) -> Any:
         """Of the values as they were computed."""
-        return None if self.rows is None else self.rows.rounding
+        return None if self.rows is None else self.rows.stored
 
     def diagonal(self) -> Floats:
         """K_ii (n,)."""

@@ -6,11 +6,11 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.svm import SVC as LibSVM
 
-from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Linear, Status, classification
+from svmcore import RBF, SMO, CachedColumns, ComputedColumns, Linear, ResidentGram, Status, classification
 from svmcore.errors import Unsupported
 from svmcore.estimator import SVC
 from svmcore.kernels.exact import ExactKernel
-from svmcore.passes.kernel.differences import add_differences_by_sign, exp_of_differences
+from svmcore.passes.kernel.differences import SUMMED_FLOAT32, add_differences_by_sign, exp_of_differences
 from svmcore.passes.kernel.exp2 import EXP_FLOAT32
 from svmcore.passes.kernel.kernel_values import exp_pass
 from svmcore.passes.matrix.gather import gather_square
@@ -95,17 +95,46 @@ def test_square__has_the_bytes_of_one_gathered_from_columns(p, unit, q, m):
     np.testing.assert_array_equal(found, gathered)
 
 
+def terms_of(values, weights):
+    """Sums (n,) of values (n, q) times what is above 0 of the weights (q,), and times what is below it."""
+    return values @ np.maximum(weights, 0.0), values @ np.maximum(-weights, 0.0)
+
+
 @pytest.mark.parametrize("p", FEATURES)
 @pytest.mark.parametrize("count", [0, 1, 6, 2500])
 def test_by_sign__sums_what_has_a_plus_and_the_sizes_of_what_has_a_minus(p, count):
     X = RNG.normal(size=(3400, p))
     source, idx, weights = columns_of(X), RNG.permutation(3400)[:count], RNG.normal(size=count)
-    K = np.exp(-0.3 * cdist(X, X[idx], "sqeuclidean")) if count else np.zeros((3400, 0))
-    up, down = source.by_sign(idx, weights)
-    np.testing.assert_allclose(up, K @ np.maximum(weights, 0.0), rtol=3e-5, atol=1e-6)
-    np.testing.assert_allclose(down, K @ np.maximum(-weights, 0.0), rtol=3e-5, atol=1e-6)
-    exact = source.columns(idx).astype(np.float64).T  # to the rounding of float64 sums of the same values
-    np.testing.assert_allclose(up - down, exact @ weights, atol=1e-11)
+    found, served = source.by_sign(idx, weights), source.columns(idx).astype(np.float64).T
+    lengths = np.maximum(weights, 0.0).sum(), np.maximum(-weights, 0.0).sum()
+    for sums, exact, length in zip(
+        found, terms_of(np.exp(-0.3 * cdist(X, X[idx], "sqeuclidean")), weights), lengths, strict=True
+    ):
+        assert (np.abs(sums - exact) <= source.rounding.relative * exact + source.rounding.absolute * length).all()
+    for sums, expected in zip(found, terms_of(served, weights), strict=True):  # of the same values
+        assert (np.abs(sums - expected) <= SUMMED_FLOAT32 * expected).all()
+
+
+@pytest.mark.parametrize("largest", [1e300, 1.0, 1e-290, 5e-324])
+@pytest.mark.parametrize("far", [0.0, 30.0], ids=["near", "values next to nothing"])
+def test_by_sign__weights_of_any_size_lose_no_more(largest, far):
+    X = np.vstack([RNG.normal(size=(40, 2)), RNG.normal(size=(40, 2)) + far])
+    source, idx = columns_of(X), np.arange(40)
+    weights = largest * np.array([1.0, -1.0])[idx % 2] * 10.0 ** -(idx % 20)
+    for sums, expected in zip(
+        source.by_sign(idx, weights), terms_of(source.columns(idx).astype(np.float64).T, weights), strict=True
+    ):
+        assert (np.abs(sums - expected) <= SUMMED_FLOAT32 * expected + 40 * 5e-324).all()
+
+
+def test_rounding__of_a_matrix_is_that_of_values_and_of_sums_what_these_lose_too():
+    source = columns_of(RNG.normal(size=(60, 3)))
+    stored = ResidentGram(source.columns(np.arange(60)), source).rounding
+    assert stored == KERNEL.rounding(source.points, source.points, np.float32)
+    assert source.rounding.relative >= stored.relative + SUMMED_FLOAT32
+    assert source.rounding.absolute >= stored.absolute * (1.0 + SUMMED_FLOAT32)
+    whole = columns_of(RNG.normal(size=(60, 40)))  # too many features: its sums are of columns
+    assert whole.rounding == whole.stored
 
 
 def test_add_differences__goes_through_more_rows_than_stay_in_the_first_cache():
@@ -116,17 +145,19 @@ def test_add_differences__goes_through_more_rows_than_stay_in_the_first_cache():
     np.testing.assert_allclose(sums[:, 1], np.maximum(-weights, 0.0) @ expected, atol=1e-5)
 
 
-def test_outputs_of__several_have_the_bits_that_each_has_alone():
+def test_outputs_of__several_are_what_each_is_alone():
     source = columns_of(RNG.normal(size=(3400, 5)))
     coefs = RNG.normal(size=(3, 3400)) * (RNG.uniform(size=(3, 3400)) < 0.2)
-    for together, coef in zip(source.outputs_of(list(coefs)), coefs, strict=True):
-        np.testing.assert_array_equal(together, source.outputs(coef))
+    for (values, sizes), coef in zip(source.outputs_of(list(coefs)), coefs, strict=True):
+        alone, alone_sizes = source.outputs(coef)
+        assert (np.abs(values - alone) <= 2 * SUMMED_FLOAT32 * sizes).all()
+        np.testing.assert_allclose(sizes, alone_sizes, rtol=2 * SUMMED_FLOAT32)
 
 
 def test_add_weighted__columns_asked_for_twice_count_twice():
     source, out = columns_of(RNG.normal(size=(50, 2))), np.zeros(50)
     add_weighted(source, np.array([3, 3, 8]), np.array([1.0, 1.0, -2.0]), out)
-    np.testing.assert_allclose(out, 2.0 * (source.columns([3])[0] - source.columns([8])[0]), atol=1e-12)
+    np.testing.assert_allclose(out, 2.0 * (source.columns([3])[0] - source.columns([8])[0]), atol=2 * SUMMED_FLOAT32)
 
 
 # ---- solves
@@ -144,8 +175,9 @@ def test_together__one_that_sums_columns_of_all_rows_is_not_waited_for():
 @pytest.mark.parametrize("least", [64, 1 << 20], ids=["rows left out", "all rows"])
 def test_solve__keeps_no_column_and_ends_at_libsvms_optimum(monkeypatch, squared, least):
     monkeypatch.setattr(shrinking, "LEAST", least)
-    X = RNG.normal(size=(1500, 4))
-    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * RNG.normal(size=1500) > 0, 1.0, -1.0)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1500, 4))
+    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=1500) > 0, 1.0, -1.0)
     source = CachedColumns(columns_of(X), 1 << 26, None, 1 << 24)
     if least < len(X):  # however few bytes the columns would be
         monkeypatch.setattr(shrinking.Shrinking, "_on_all", lambda *given: pytest.fail("no row was left out"))

@@ -3,20 +3,33 @@
 A tile of values of four rows stays in the first-level cache, and nothing cancels: equal rows have the value 1.
 """
 
+import math
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from svmcore.passes.kernel.exp2 import LOG2E, exp2
+from svmcore.passes.kernel.exp2 import LOG2E, exp2_below
 from svmcore.passes.kernel.kernel_values import QUAD, add_quad
 from svmcore.passes.kernel.lines import INT64, LANES, LINE, LINE_OF_FLOATS, address, aligned, fence, is_spread, write
 from svmcore.passes.matrix.gather import MOST
 from svmcore.points import Floats
 from svmcore.runtime.compiled import njit_fused, njit_sums
 
-__all__ = ["add_differences_by_sign", "exp_of_differences", "place_differences", "sums_of_differences"]
+__all__ = [
+    "SUMMED_FLOAT32",
+    "add_differences_by_sign",
+    "exp_of_differences",
+    "place_differences",
+    "sums_of_differences",
+]
 
+SUMMED_FLOAT32 = 5.001 * 2.0**-24  # bound of what a term loses before it is in float64: its weight, its product, and
+# three additions of numbers of one sign
+
+HIGH = 60  # exponent of the largest weight of a sum in the sum's unit,
+LEAST = -900  # unless all are smaller than this power of two: a unit is no power that underflows
 PART = 1536  # columns of values at a time, which stay in the first-level cache with the rows' sums
 
 
@@ -29,8 +42,8 @@ def exp_of_differences(X: Floats, Z: Floats, gamma: float, out: Floats) -> Float
 def add_differences_by_sign(X: Floats, Z: Floats, gamma: float, weights: Floats, sums: Floats) -> None:
     """Add the values above, of columns `X` (c, p) at rows `Z` (m, p), times `weights` (k, c), to k pairs of sums.
 
-    What has a plus goes to sums[:, 0], what has a minus to sums[:, 1] without it, `sums` (k, 2, m) in float64, one
-    column after the other: a sum has the same bits whatever the other weights are. No value is stored.
+    What has a plus goes to sums[:, 0], what has a minus to sums[:, 1] without it, `sums` (k, 2, m) in float64: four
+    columns are added in float32, whose sum is off by `SUMMED_FLOAT32` of itself. No value is stored.
     """
     _add_differences_by_sign(X, Z, gamma, weights, sums)
 
@@ -98,33 +111,48 @@ def _quads_of_differences(left, right, start, gamma, values, out, past_caches): 
 @njit_fused(makes_arrays=True)
 def _add_differences_by_sign(X, Z, gamma, weights, sums):  # type: ignore[no-untyped-def]
     left, right = _in_quads(X), _in_lines(Z)
-    padded = np.zeros((len(weights), len(left)))
-    padded[:, : len(X)] = weights
+    padded, units = np.zeros((len(weights), len(left)), np.float32), np.ones(len(weights))
+    for k in range(len(weights)):
+        units[k] = _unit_of(weights[k])
+        for i in range(len(X)):
+            padded[k, i] = weights[k, i] / units[k]
     for start in range(0, right.shape[1], PART):
         values = aligned(QUAD, min(PART, right.shape[1] - start))
-        _add_quads_by_sign(left, right, start, gamma, values, padded, sums)
+        _add_quads_by_sign(left, right, start, gamma, values, padded, units, sums)
 
 
 @njit_fused
-def _add_quads_by_sign(left, right, start, gamma, values, weights, sums):  # type: ignore[no-untyped-def]
+def _unit_of(weights):  # type: ignore[no-untyped-def]
+    """A power of two, of which the largest of the weights is about 2^HIGH: products with small values stay normal."""
+    largest = 0.0
+    for weight in weights:
+        largest = max(largest, abs(weight))
+    return math.ldexp(1.0, max(math.frexp(largest)[1], LEAST) - HIGH)
+
+
+@njit_fused
+def _add_quads_by_sign(left, right, start, gamma, values, weights, units, sums):  # type: ignore[no-untyped-def]
     """Add the values of all columns at the rows from `start` on, four columns at a time."""
-    stop = min(start + PART, sums.shape[2])
+    stop, zero = min(start + PART, sums.shape[2]), np.float32(0.0)
     for first in range(0, len(left), QUAD):
         _values_of_differences(left, first, right, start, gamma, values)
         for k in range(len(weights)):
             a, b, c, d = weights[k, first], weights[k, first + 1], weights[k, first + 2], weights[k, first + 3]
-            if max(max(a, b), max(c, d)) > 0.0:
-                _add_four(values, max(a, 0.0), max(b, 0.0), max(c, 0.0), max(d, 0.0), sums[k, 0, start:stop])
-            if min(min(a, b), min(c, d)) < 0.0:
-                _add_four(values, max(-a, 0.0), max(-b, 0.0), max(-c, 0.0), max(-d, 0.0), sums[k, 1, start:stop])
+            if max(max(a, b), max(c, d)) > zero:
+                four = max(a, zero), max(b, zero), max(c, zero), max(d, zero)
+                _add_four(values, four, units[k], sums[k, 0, start:stop])
+            if min(min(a, b), min(c, d)) < zero:
+                four = max(-a, zero), max(-b, zero), max(-c, zero), max(-d, zero)
+                _add_four(values, four, units[k], sums[k, 1, start:stop])
 
 
 @njit_fused
-def _add_four(values, a, b, c, d, out):  # type: ignore[no-untyped-def]
-    """Add four weighted rows of values to a sum, one after the other."""
+def _add_four(values, weights, unit, out):  # type: ignore[no-untyped-def]
+    """Add four rows of values times their weights, of a `unit`: to each other in float32, to the sum in float64."""
     first, second, third, fourth = values[0], values[1], values[2], values[3]
+    a, b, c, d = weights
     for j in range(len(out)):
-        out[j] = (((out[j] + a * first[j]) + b * second[j]) + c * third[j]) + d * fourth[j]
+        out[j] += unit * np.float64(((a * first[j] + b * second[j]) + c * third[j]) + d * fourth[j])
 
 
 @njit_fused(makes_arrays=True)
@@ -187,7 +215,7 @@ def _values_of_differences(X, first, Z, start, gamma, out):  # type: ignore[no-u
     for r in range(QUAD):
         row = out[r]
         for j in range(len(row)):
-            row[j] = exp2(row[j] * factor)
+            row[j] = exp2_below(row[j] * factor)
 
 
 @intrinsic
