@@ -13,8 +13,8 @@ __all__ = ["LARGEST", "PADDING", "ROOM", "WholeSet", "WorkingSet"]
 
 LARGEST = 8192  # variables of a set where nobody asks for more
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
-ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core;
-LARGE = 4  # rooms that may move: sets of so many variables outgrow theirs, and are in 16 bits from the start
+ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core; where
+# more of them may move it is in 16 bits
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
 FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
 STRIP = 128  # newcomers whose rows are gathered before they are mirrored, and need not be gathered for the next
@@ -33,7 +33,7 @@ class WorkingSet:
         self.room = min(capacity, ROOM if state.is_near else FAR_ROOM)
         self.members = np.empty(0, dtype=np.int64)
         self.outside = np.ones(state.m, dtype=bool)
-        if state.is_near and np.count_nonzero(qp.hi > qp.lo) > LARGE * ROOM:
+        if state.is_near and np.count_nonzero(qp.hi > qp.lo) > ROOM:
             state.in_units(coarse_unit(qp))
         self._memory = empty(max(BYTES, capacity * (capacity + PADDING) * qp.source.dtype.itemsize), np.uint8)
         self.square = self._of_side(self.room)

@@ -259,7 +259,7 @@ def test_working_set__of_a_large_program_is_in_units_until_it_is_refined(monkeyp
         working.makes_room(q)
         working.admit(np.flatnonzero(working.outside)[:count])
     assert working.square.dtype == np.float32
-    moves = np.arange(qp.m) < 64
+    moves = np.arange(qp.m) < 16
     few = dataclasses.replace(qp, lo=np.where(moves, qp.lo, 0.0), hi=np.where(moves, qp.hi, 0.0))
     assert WorkingSet(MemoryState(few, np.zeros(qp.m)), few, 40).square.dtype == np.float32
 
