@@ -13,8 +13,8 @@ __all__ = ["LARGEST", "PADDING", "ROOM", "WholeSet", "WorkingSet"]
 
 LARGEST = 8192  # variables of a set where nobody asks for more
 PADDING = 16  # keeps a column of the square from falling into one set of the cache
-ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core; where
-# more of them may move it is in 16 bits
+ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core, so
+# that it is in 16 bits where more may move
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
 FRESH = 0.2  # of a large set may come in a round: more would be columns of which most are in vain
 STRIP = 128  # newcomers whose rows are gathered before they are mirrored, and need not be gathered for the next
