@@ -15,7 +15,7 @@ from svmcore.points.prepared import Floats, Rows
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["Merged", "entries_hash", "merge_rows", "row_hash"]
+__all__ = ["ENTRIES", "Merged", "entries_hash", "merge_rows", "row_hash"]
 
 ENTRIES = 1 << 19  # of the rows that are hashed at a time
 LONGEST_RUN = 32  # of copies that are put in order one by one

@@ -11,6 +11,7 @@ from svmcore import RBF, Linear, Precomputed
 from svmcore.errors import InvalidProblem
 from svmcore.estimator import SVC
 from svmcore.train import opening
+from svmcore.train.posing import distinct
 from svmcore.train.posing.distinct import Distinct, distinct_rows, merge_precomputed, shared
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0], [1.0, 2.0], [3.0, 4.0]])
@@ -205,6 +206,15 @@ def test_merge_precomputed__equal_rows_of_an_unsymmetric_K_stay_apart():
     np.testing.assert_array_equal(merged.first, [0, 1, 2])
     np.testing.assert_array_equal(merged.counts, [1, 1, 1])
     np.testing.assert_array_equal(merged.inverse, [0, 1, 2])
+
+
+def test_merge_precomputed__columns_are_compared_to_the_last_part(monkeypatch):
+    monkeypatch.setattr(distinct, "ENTRIES", 8)  # two rows at a time
+    K = gram(np.arange(9.0)[:, None])
+    K[1:3], K[:, 1:3] = K[1], K[:, 1:2]
+    assert len(merge_precomputed(K, np.zeros(9, int)).first) == 8
+    K[8, 2] += 1.0  # rows 1 and 2 are equal still, their columns are not
+    assert len(merge_precomputed(K, np.zeros(9, int)).first) == 9
 
 
 @pytest.mark.parametrize("grouped", [True, False])

@@ -16,7 +16,7 @@ from svmcore.kernels import Precomputed
 from svmcore.kernels.base import Kernel
 from svmcore.passes.matrix.gather import part_of
 from svmcore.points import Floats, Rows
-from svmcore.points.identical import Merged, entries_hash, merge_rows
+from svmcore.points.identical import ENTRIES, Merged, entries_hash, merge_rows
 from svmcore.runtime.memory import empty
 
 __all__ = ["Distinct", "by_code", "distinct_rows", "merge_precomputed", "shared"]
@@ -118,13 +118,20 @@ def merge_precomputed(K: Floats, codes: Floats) -> Merged:
     """
     first, inverse, counts = np.unique(_first_alike(K, codes), return_inverse=True, return_counts=True)
     copies = np.flatnonzero(counts[inverse] > 1)
-    if not np.array_equal(np.take(K, copies, axis=1), np.take(K, first[inverse[copies]], axis=1)):
+    if not _equal_columns(K, copies, first[inverse[copies]]):
         first = inverse = np.arange(len(K))
         return Merged(first, np.ones(len(K), dtype=np.int64), inverse)
     counted = np.zeros(len(K), np.bool_)
     counted[first] = True
     rank = np.lexsort((codes[first], entries_hash(K, counted)[first]))
     return _reordered(Merged(first, counts, inverse), rank)
+
+
+def _equal_columns(K: Floats, some: Floats, others: Floats) -> bool:
+    """Whether the columns `some` of K are its columns `others` one by one, looked at a few megabytes at a time."""
+    step = max(1, ENTRIES // max(1, len(some)))
+    parts = (K[start : start + step] for start in range(0, len(K), step))
+    return all(np.array_equal(np.take(part, some, axis=1), np.take(part, others, axis=1)) for part in parts)
 
 
 def _first_alike(K: Floats, codes: Floats) -> Floats:
