@@ -22,8 +22,7 @@ __all__ = ["PARTS", "RUNS", "warm"]
 
 PROCESSES = 4  # at most, of half a gigabyte each
 ROWS = 1600  # more than are solved in one compiled pass,
-MANY, MEGABYTES = 5000, 20  # more than are solved without leaving rows out, where K does not fit,
-MOST = 9000  # and more than have their working set in numbers of 32 bits
+MANY, MEGABYTES = 5000, 20  # more than are solved without leaving rows out, where K does not fit
 IRIS = {"source": "sklearn:iris", "test": 0.2, "scale": "standard"}
 PIXELS = {"source": "sklearn:digits", "test": 0.2, "scale": 16, "rows": 400}
 RUNS: dict[str, dict[str, Any]] = {
@@ -55,7 +54,7 @@ def _run(config: dict[str, Any]) -> None:
 
 
 def _fit_small() -> None:
-    """Fit few rows as users of the estimators do: of three classes, of two, dense, sparse, of bytes, with targets."""
+    """Fit few rows as users of the estimators do: of classes, dense, sparse, of bytes, of a given K, with targets."""
     from scipy.sparse import csr_array
 
     from svmcore.estimator import SVC, SVR, GridSearchCV
@@ -70,6 +69,7 @@ def _fit_small() -> None:
     SVC().fit(wide[:300].round(3), y.repeat(2))
     SVC().fit(np.abs(X * 9.0).astype(np.uint8), y > 0)
     SVC().fit(csr_array(np.maximum(X, 0.0)), y > 0)
+    SVC(kernel="precomputed").fit(wide @ wide.T, wide[:, 0] > 0.0)
     GridSearchCV(SVC(), {"C": [1.0, 10.0]}, cv=2).fit(X, y)
     SVR().fit(X, X[:, 0])
 
@@ -79,13 +79,13 @@ def _fit_large() -> None:
     from svmcore.estimator import SVC
 
     rng = np.random.default_rng(0)
-    signs = np.sign(rng.normal(size=(MOST, 40)))
+    signs = np.sign(rng.normal(size=(MANY, 40)))
     pixels = (60 * signs + 128).astype(np.float32) / np.float32(255)
     noisy = signs + 0.3 * rng.normal(size=signs.shape)
     y = signs[:, 0] * signs[:, 1] + 0.5 * signs[:, 2] > 0.0
     for rows in (noisy[:, :16], noisy, signs, pixels):
-        SVC(cache_size=MEGABYTES).fit(rows[:MANY], y[:MANY])
-        SVC(cache_size=MEGABYTES, tol=0.1).fit(rows, rng.random(MOST) > 0.5)
+        SVC(cache_size=MEGABYTES).fit(rows, y)
+        SVC(cache_size=MEGABYTES, tol=0.1).fit(rows, rng.random(MANY) > 0.5)
 
 
 PARTS: dict[str, Callable[[], None]] = {

@@ -37,6 +37,7 @@ from svmcore.estimator import SVC
 X, y = load_iris(return_X_y=True)
 SVC().fit(X, y).predict(X)
 SVC(kernel="linear").fit(X[:100], y[:100])
+SVC(kernel="precomputed").fit(X @ X.T, y)
 """
 FIRST_LARGE_FITS = """
 import numpy as np
