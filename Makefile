@@ -8,6 +8,8 @@ WORKERS ?= 2
 WORDS  := README.md CHANGELOG.md CONTRIBUTING.md Makefile docs config deploy svmcore pipeline flows benchmarks
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Images tell Python to keep no bytecode; the hundreds of processes of the tests would compile their libraries anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: setup run test lint docs test-full package mutants clean
 

@@ -62,7 +62,8 @@ def write(folder, step):
 
 
 def started(folder, *argv):
-    env = os.environ | {"NUMBA_CACHE_DIR": str(folder / "compiled")}
+    kept = {"PYTHONDONTWRITEBYTECODE": "1"}  # bytecode would be taken for the source that follows in the same second
+    env = os.environ | kept | {"NUMBA_CACHE_DIR": str(folder / "compiled")}
     return subprocess.Popen([sys.executable, *argv], env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
 
 
