@@ -24,7 +24,6 @@ from svmcore.runtime.compiled_from import made_from
 __all__ = ["compiled_once"]
 
 PATIENCE, LOOKS = 120.0, 0.02  # seconds that another process may take, and between two looks
-_OURS = secrets.token_hex(4)
 UNREADABLE = (  # what unpickling raises of a file that is cut short, damaged, or names what has gone
     pickle.UnpicklingError,
     EOFError,
@@ -58,22 +57,25 @@ def compiled_once(dispatcher: Any) -> Any:
 
 
 class _CodeFiles(IndexDataCacheFile):  # type: ignore[misc]
-    """Files of compiled code of this process's own, which are stale once anything has changed that the code is made of.
+    """Files of compiled code, each named once, which are stale once anything has changed that the code is made of.
 
     What a full disk or a power cut has cut short, or what names a module that has gone, is compiled again.
     """
 
     def __init__(self, dispatcher: Any) -> None:
-        before, name = dispatcher._cache._cache_file, dispatcher._cache._impl.filename_base
-        super().__init__(before._cache_path, name, before._source_stamp)
-        self._data_name_pattern = f"{name}.{_OURS}.{{number:d}}.nbc"
+        before, self._name = dispatcher._cache._cache_file, dispatcher._cache._impl.filename_base
+        super().__init__(before._cache_path, self._name, before._source_stamp)
         self._whole_stamp = functools.cache(
             lambda: (before._source_stamp, made_from(dispatcher.py_func, dispatcher.targetoptions))
         )
 
     def complete(self) -> None:
-        """Find out what the code is made of, when the modules of all that it calls have been imported."""
+        """Find out what the code is made of, when the modules of all that it calls have been imported.
+
+        A file that is written now has a name that none had before, in no process and in no fork of one.
+        """
         self._source_stamp = self._whole_stamp()
+        self._data_name_pattern = f"{self._name}.{secrets.token_hex(4)}.{{number:d}}.nbc"
 
     def _load_index(self) -> Any:
         try:

@@ -4,8 +4,6 @@ import fcntl
 import os
 import pickle
 import signal
-import subprocess
-import sys
 
 import numba
 import numpy as np
@@ -14,6 +12,8 @@ import pytest
 from svmcore.runtime import compiled_files
 from svmcore.runtime.compiled_from import made_from
 
+from ..forks import forks_with
+
 FUNCTION = """
 from svmcore.runtime.compiled import njit_sums
 
@@ -21,21 +21,33 @@ from svmcore.runtime.compiled import njit_sums
 def grown(x):
     return x + {step}
 """
-CALL = """
-import sys, time
-from pathlib import Path
+# The first compilation of a process takes longer than another, and not always as long.
+IMPORTS = "import numba, numpy, svmcore.runtime.compiled; numba.njit(lambda x: x)(1.0)"
+FRESH = """
+import sys
 import numba
+
+sys.dont_write_bytecode = True  # it would be taken for the source that follows in the same second
+numba.config.CACHE_DIR = "compiled"
+"""
+CALL = (
+    FRESH
+    + """
+import time
+from pathlib import Path
 import numpy as np
 from function import grown
 
-numba.njit(lambda x: x)(1.0)  # the first compilation of a process takes longer than another, and not always as long
 Path(f"here.{sys.argv[2]}").touch()
 while len(list(Path().glob("here.*"))) < int(sys.argv[3]):
     time.sleep(0.001)
 x = np.dtype(sys.argv[1]).type(1)
 print(float(grown(x)), sum(grown.stats.cache_misses.values()), sum(grown.stats.cache_hits.values()))
 """
-KILLED = """
+)
+KILLED = (
+    FRESH
+    + """
 import os
 import numpy as np
 from function import grown
@@ -43,15 +55,20 @@ from function import grown
 grown._cache._cache_file._save_data = lambda name, data: os._exit(9)
 grown(np.float64(1))
 """
+)
 TYPES = ("float64", "float32")
 GONE = pickle.dumps(numba.__version__) + b"cmodule_that_has_gone\nName\n."
+
+
+@pytest.fixture(scope="module")
+def forks():
+    with forks_with(IMPORTS) as forks:
+        yield forks
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder with a module of one function, which is compiled into it."""
-    (tmp_path / "call.py").write_text(CALL)
-    (tmp_path / "killed.py").write_text(KILLED)
     write(tmp_path, step=1)
     return tmp_path
 
@@ -61,57 +78,50 @@ def write(folder, step):
     (folder / "function.py").write_text(FUNCTION.format(step=step) + "#" * step)
 
 
-def started(folder, *argv):
-    kept = {"PYTHONDONTWRITEBYTECODE": "1"}  # bytecode would be taken for the source that follows in the same second
-    env = os.environ | kept | {"NUMBA_CACHE_DIR": str(folder / "compiled")}
-    return subprocess.Popen([sys.executable, *argv], env=env, cwd=folder, stdout=subprocess.PIPE, text=True)
+def called(forks, folder, kinds):
+    """Processes that call the function at the same time, each with a number of its kind.
 
-
-def told(process):
-    """What a process says: the result, and how often it compiled and how often it found what was compiled."""
-    out, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    result, misses, hits = out.split()
-    return float(result), int(misses), int(hits)
-
-
-def called(folder, kinds):
-    """Processes that call the function at the same time, each with a number of its kind."""
+    What each says: the result, and how often it compiled and how often it found what was compiled.
+    """
     for old in folder.glob("here.*"):
         old.unlink()
-    count = str(len(kinds))
-    return [told(p) for p in [started(folder, "call.py", kind, str(i), count) for i, kind in enumerate(kinds)]]
+    argvs = [[kind, str(place), str(len(kinds))] for place, kind in enumerate(kinds)]
+    return [told(*ended) for ended in forks.run(folder, *[CALL] * len(kinds), argvs=argvs)]
+
+
+def told(code, output):
+    assert code == 0, output
+    result, misses, hits = output.split()
+    return float(result), int(misses), int(hits)
 
 
 def codes(folder):
     return sorted(folder.rglob("*.nbc"))
 
 
-def test_processes__compile_a_function_once(folder):
-    found = called(folder, ["float64"] * 2)
+def test_processes__compile_a_function_once(forks, folder):
+    found = called(forks, folder, ["float64"] * 2)
     assert sorted(found) == [(2.0, 0, 1), (2.0, 1, 0)]
     assert len(codes(folder)) == 1
 
 
-def test_processes__that_compile_for_different_types_keep_all(folder):
-    assert [found[:2] for found in called(folder, TYPES)] == [(2.0, 1)] * len(TYPES)
-    assert [found for kind in TYPES for found in called(folder, [kind])] == [(2.0, 0, 1)] * len(TYPES)
+def test_processes__that_compile_for_different_types_keep_all(forks, folder):
+    assert [found[:2] for found in called(forks, folder, TYPES)] == [(2.0, 1)] * len(TYPES)
+    assert [found for kind in TYPES for found in called(forks, folder, [kind])] == [(2.0, 0, 1)] * len(TYPES)
 
 
-def test_process__that_is_killed_between_index_and_code_leaves_nothing_stale(folder):
-    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
+def test_process__that_is_killed_between_index_and_code_leaves_nothing_stale(forks, folder):
+    assert called(forks, folder, ["float64"]) == [(2.0, 1, 0)]
     write(folder, step=10)
-    killed = started(folder, "killed.py")
-    assert killed.wait(timeout=120) == 9
-    killed.stdout.close()
-    assert called(folder, ["float64"]) == [(11.0, 1, 0)]
-    assert called(folder, ["float64"]) == [(11.0, 0, 1)]
+    assert forks.run(folder, KILLED) == [(9, "")]
+    assert called(forks, folder, ["float64"]) == [(11.0, 1, 0)]
+    assert called(forks, folder, ["float64"]) == [(11.0, 0, 1)]
 
 
-def test_code__of_before_is_swept_away(folder):
-    called(folder, ["float64", "float32"])
+def test_code__of_before_is_swept_away(forks, folder):
+    called(forks, folder, ["float64", "float32"])
     write(folder, step=10)
-    assert called(folder, ["float64"]) == [(11.0, 1, 0)]
+    assert called(forks, folder, ["float64"]) == [(11.0, 1, 0)]
     assert len(codes(folder)) == 1
 
 
@@ -159,13 +169,13 @@ def test_lock__is_not_needed_where_nothing_can_be_written(tmp_path):
     ],
     ids=["no index", "half an index", "an index of what has gone", "no code", "half of the code"],
 )
-def test_file__that_cannot_be_read_is_compiled_again(suffix, left, folder):
+def test_file__that_cannot_be_read_is_compiled_again(suffix, left, forks, folder):
     """As a full disk, a power cut or a version with other modules leaves it."""
-    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
+    assert called(forks, folder, ["float64"]) == [(2.0, 1, 0)]
     (path,) = folder.rglob(f"*{suffix}")
     path.write_bytes(left(path.read_bytes()))
-    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
-    assert called(folder, ["float64"]) == [(2.0, 0, 1)]
+    assert called(forks, folder, ["float64"]) == [(2.0, 1, 0)]
+    assert called(forks, folder, ["float64"]) == [(2.0, 0, 1)]
 
 
 CALLER = """
@@ -219,17 +229,17 @@ def amount():
     ],
     ids=["a constant", "what a function reads", "what is not compiled"],
 )
-def test_code__is_stale_once_another_file_has_changed(elsewhere, name, value, folder):
+def test_code__is_stale_once_another_file_has_changed(elsewhere, name, value, forks, folder):
     def change(step):
         (folder / "further.py").write_text(FURTHER.format(step=step))
         (folder / "elsewhere.py").write_text(elsewhere.replace("{step}", str(step)))
 
     (folder / "function.py").write_text(CALLER.format(name=name, value=value))
     change(1)
-    assert called(folder, ["float64"]) == [(2.0, 1, 0)]
-    assert called(folder, ["float64"]) == [(2.0, 0, 1)]
+    assert called(forks, folder, ["float64"]) == [(2.0, 1, 0)]
+    assert called(forks, folder, ["float64"]) == [(2.0, 0, 1)]
     change(10)
-    assert called(folder, ["float64"]) == [(11.0, 1, 0)]
+    assert called(forks, folder, ["float64"]) == [(11.0, 1, 0)]
 
 
 def test_made_from__looks_into_modules_of_the_same_package(monkeypatch):
