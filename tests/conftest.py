@@ -28,13 +28,23 @@ def _own_key(tmp_path_factory):
         os.environ["XDG_CONFIG_HOME"] = before
 
 
+def draw_nothing(patch):
+    """Pages of runs have no figures, which take half of a small run."""
+    for module in ("curves", "model", "sweep", "targets"):
+        patch.setattr(f"pipeline.report.figures.{module}.draw_svg", lambda *given: "")
+
+
 @pytest.fixture(scope="module")
 def without_figures():
-    """Pages of runs without their figures, which take half of a small run."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("curves", "model", "sweep", "targets"):
-            patch.setattr(f"pipeline.report.figures.{module}.draw_svg", lambda *given: "")
+        draw_nothing(patch)
         yield
+
+
+@pytest.fixture
+def here_without_figures(monkeypatch):
+    """In one test of a module whose others look at them."""
+    draw_nothing(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -278,6 +278,7 @@ def test_sweep__scores_are_those_of_grid_search(sources, tmp_path):
     assert verify(record["run"])["agrees"]
 
 
+@pytest.mark.usefixtures("here_without_figures")
 @pytest.mark.parametrize(
     ("task", "grid"),
     [
