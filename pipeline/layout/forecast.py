@@ -20,7 +20,7 @@ from pipeline.kernel.choose import holds_all
 from pipeline.kernel.strips import in_whole_rows
 from pipeline.layout.needs import check_fits, needed_bytes
 from pipeline.layout.parts import Part, bundles, whole
-from pipeline.layout.probe import PROBLEM, Sample, block_seconds, exact_seconds, seconds_of
+from pipeline.layout.probe import PROBLEM, Sample, block_seconds, exact_seconds, seconds_of, summed_seconds
 from pipeline.layout.rates import Rates, rates
 from pipeline.layout.shards import Layout, solve_seconds
 from pipeline.rows import dataset as datasets
@@ -203,7 +203,8 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     works = [sample.work(chain) for chain in tried]
     entry, scored = block_seconds(dataset, [part.group.kernel], part.plan.dtype), exact_seconds(dataset, sample.kernel)
     exact = 0.0 if part.group.kernel.is_linear else scored  # a linear kernel is proved through its weights
-    anew = entry * min(threads, len(chains)) / threads if sample.computes_anew else None  # shared by the threads left
+    summed = summed_seconds(dataset, sample.kernel) if sample.computes_anew else None
+    anew = None if summed is None else summed * min(threads, len(chains)) / threads  # shared by the threads left
     each, near = (
         sum(seconds_of(work, dataset.n_merged, rate, exact, *how) for work in works) / len(works)
         for how in ((math.inf, None), (NEAR if dataset.n_merged >= LEAST else math.inf, anew))
@@ -216,7 +217,7 @@ def _part_seconds(part: Part, threads: int, workers: int) -> dict[str, float]:
     kernel = LOADED + n * n * (FRESH + _value_seconds(dataset, part, entry, rate.strip) / workers)
     ways = {
         "resident": (kernel, ASKED + len(chains) * each / min(workers, len(chains)) + union * n * rate.fault / threads),
-        "columns": _columns_seconds(part, threads, entry, (each, near), (support, union), sample.computes_anew),
+        "columns": _columns_seconds(part, threads, entry, (each, near), (support, union), summed),
         "shards": (0.0, solve_seconds(at, works, len(chains), union, entry + FRESH, exact, rate)),
     }
     found = {name: sum(way) for name, way in ways.items()}
@@ -241,19 +242,20 @@ def _columns_seconds(
     entry: float,
     chain: tuple[float, float],
     rows: tuple[float, float],
-    anew: bool,
+    summed: float | None,
 ) -> tuple[float, float]:
     """Of K and of its problems where columns are computed in this process: all at once, or as problems ask for them.
 
     `chain` are seconds of a chain on a K that is there, of all rows and of those nearest to its support; `rows` those
     that support a problem, and those that support any. Large problems leave rows out, and share their passes over all
-    rows; so do those whose columns are computed `anew`.
+    rows; so do those whose values are `summed`, in so many seconds each, as they are computed.
     """
     n, count, (support, union), (each, near) = part.data.n_merged, len(part.chains), rows, chain
     if holds_all(part.group.points[0].exp, part.data):
         return n * n * (0.5 * entry / threads + FRESH), count * each / min(threads, count)
-    if anew or support * n * np.dtype(part.plan.dtype).itemsize >= WORTH_BYTES:
-        return 0.0, count * near / min(threads, count) + (OWN * count * support + PASSES * union) * n * entry / threads
+    if summed is not None or support * n * np.dtype(part.plan.dtype).itemsize >= WORTH_BYTES:
+        value = entry if summed is None else summed
+        return 0.0, count * near / min(threads, count) + (OWN * count * support + PASSES * union) * n * value / threads
     return 0.0, count * each + COLUMN_WASTE * union * n * (entry / threads + FRESH)
 
 

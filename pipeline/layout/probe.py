@@ -20,18 +20,21 @@ from svmcore.qp import SignedQP
 from svmcore.runtime.threads import one_blas_thread
 from svmcore.solution import Solution
 from svmcore.solvers import Solver
+from svmcore.solvers.row_steps import MOST
 from svmcore.solvers.working_set import ROOM
 from svmcore.sources import ComputedColumns, ResidentGram, resident_gram
 from svmcore.train.chains import NOWHERE, Handover, Problem, Solved, Start, answers
 
-__all__ = ["Sample", "Work", "block_seconds", "exact_seconds", "seconds_of"]
+__all__ = ["Sample", "Work", "block_seconds", "exact_seconds", "seconds_of", "summed_seconds"]
 
 ROWS = 1000  # of the larger sample
 BLOCK = 512  # side of the kernel block that is timed
 SUPPORT_POWERS, STEP_POWERS = (0.3, 1.0), (0.5, 1.6)
 PASSES = 7.0  # columns read for each support vector of a problem: the certificate, and what each round changes
 GATHER = 25.0  # an entry of the square copied from K, in terms of `Rates.entry`
-COMPUTED = 8.0  # an entry of a square where values are computed by themselves, in terms of one of these
+BEGUN, COPIED = 2.0, 12.0  # the same of a K on which steps begin, so that few rounds are left
+PROVED = 0.25  # a pair of support vectors in float64, of which one is computed for two and its value is not kept
+COMPUTED = 14.0  # an entry of a square where values are computed by themselves, in terms of one that is added
 PROBLEM, PROBLEM_ROW = 16e-3, 3e-7  # rounds, reading tasks, storing answers; passes over vectors of n, for each row
 MAX_ITER = 200_000  # steps of one sampled problem: a count, so that a busy machine foretells the same
 
@@ -116,9 +119,10 @@ def seconds_of(
     Columns are read at all rows, or at `reach` times the support where a solver leaves rows out. Steps see the members
     of a working set, and their square is gathered. Where no column is kept, both take `anew` seconds for an entry.
     """
-    read, copied = (rate.entry, GATHER * rate.entry) if anew is None else (anew, COMPUTED * anew)
-    columns = sum(size * min(n, reach * size) for size in work.support) * PASSES * read
-    squares = sum(size * (copied * min(size, ROOM) + 0.5 * exact * size) for size in work.support)
+    passes, gather = (BEGUN, COPIED) if anew is None and reach == math.inf and n <= MOST else (PASSES, GATHER)
+    read, copied = (rate.entry, gather * rate.entry) if anew is None else (anew, COMPUTED * anew)
+    columns = sum(size * min(n, reach * size) for size in work.support) * passes * read
+    squares = sum(size * (copied * min(size, ROOM) + PROVED * exact * size) for size in work.support)
     mean = sum(work.support) / len(work.support)
     steps = work.steps * (rate.step + rate.step_entry * min(mean, ROOM))
     return columns + squares + steps + (PROBLEM + PROBLEM_ROW * n) * len(work.support)
@@ -132,6 +136,13 @@ def block_seconds(dataset: Any, kernels: Sequence[Kernel], dtype: Any) -> float:
     rows = kernels[0].prepare_gram(dataset.X(0, side), dtype)
     outs = [np.empty((side, side), dtype) for _ in kernels]
     return _seconds_of_block(lambda: blocks(kernels, rows, rows, outs)) / side**2
+
+
+def summed_seconds(dataset: Any, kernel: Kernel) -> float:
+    """Seconds of one thread for one entry that is added as it is computed, of a kernel that stores none."""
+    rows = kernel.prepare_gram(dataset.X(0, min(BLOCK, dataset.n_merged)), np.float32)
+    weights, sums = np.ones((1, len(rows))), np.zeros((1, 2, len(rows)))
+    return _seconds_of_block(lambda: kernel.add_by_sign(rows, rows, weights, sums)) / len(rows) ** 2
 
 
 def exact_seconds(dataset: Any, kernel: Kernel) -> float:

@@ -297,6 +297,7 @@ def steady(monkeypatch, threads=1):
     monkeypatch.setattr(plans, "rates", lambda: STEADY)
     monkeypatch.setattr(plans, "block_seconds", lambda dataset, kernels, dtype: ENTRY * len(kernels))
     monkeypatch.setattr(plans, "exact_seconds", lambda dataset, kernel: ENTRY)
+    monkeypatch.setattr(plans, "summed_seconds", lambda dataset, kernel: ENTRY)
     monkeypatch.setattr(plans, "_slowdown", lambda threads: 1.0)
     monkeypatch.setattr(plans, "n_threads", lambda: threads)
 
