@@ -89,9 +89,9 @@ class Dataset:
         """Merged training rows lo ... hi - 1, scaled, (m, n_features) array or CSR in `dtype`."""
         return self._scaled(self._rows("train/X", lo, self.n_merged if hi is None else hi))
 
-    def take(self, rows: NDArray[np.int64]) -> Any:
-        """As `X()[rows]`: where rows are stored as bytes, no other is made floats."""
-        return self._scaled(self._rows("train/X", 0, self.n_merged)[rows])
+    def take(self, rows: NDArray[np.int64], lo: int = 0, hi: int | None = None) -> Any:
+        """As `X(lo, hi)[rows]`: where rows are stored as bytes, no other is made floats."""
+        return self._scaled(self._rows("train/X", lo, self.n_merged if hi is None else hi)[rows])
 
     def _scaled(self, rows: Any) -> Any:
         return rows if self.step is None else np.multiply(rows, self.step, dtype=self.dtype)

@@ -69,7 +69,7 @@ def _picked(dataset: Dataset, rows: NDArray[np.int64]) -> Any:
         high = min(low + STEP, dataset.n_merged)
         inside = rows[np.searchsorted(rows, low) : np.searchsorted(rows, high)]
         if len(inside):
-            parts.append(dataset.X(low, high)[inside - low])
+            parts.append(dataset.take(inside - low, low, high))
     return sparse.csr_matrix(sparse.vstack(parts)) if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 

@@ -116,7 +116,7 @@ def build(exp: Experiment, target: Path, facts_before: Mapping[str, Any], progre
         stats, scaling, dtype = _statistics(exp, train, split, encoder.schema.width)
         out = Output(folder, train.rows.is_sparse, len(scaling.factor), dtype)
         step = None if out.is_sparse or dtype == np.float32 else stats.step_of_bytes(scaling)
-        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype), targets[split.train], step)
+        facts = _merge(out, _fill_buckets(scratch, train, split, scaling, dtype, step), targets[split.train])
         facts |= {"classes": classes} | _kind_fact(exp.kind)
         facts |= _write_folds(out, train, split)
         facts["n_test"] = _write_test(out, train, test, _test_targets(test, targets, classes, split), split, scaling)
@@ -254,18 +254,30 @@ def _loses(train: _Staged, split: Split, scaling: Scaling, stats: ColumnStats) -
 # ---- 3: merging -------------------------------------------------------------------------------------------------
 @dataclass(eq=False)
 class _Buckets:
-    """Scaled training rows by the top bits of their hash, and the bucket `of` each training row (n_train,)."""
+    """Scaled training rows by the top bits of their hash, and the bucket `of` each training row (n_train,).
+
+    Rows that are a `step` times bytes are kept as these.
+    """
 
     rows: list[RowFiles]
     of: NDArray[np.uint16]
+    step: float | None
+    dtype: DTypeLike
+
+    def scaled(self, rows: Any) -> Any:
+        """What rows of a bucket are."""
+        return rows if self.step is None else np.multiply(rows, self.step, dtype=self.dtype)
 
 
-def _fill_buckets(scratch: Path, train: _Staged, split: Split, scaling: Scaling, dtype: DTypeLike) -> _Buckets:
+def _fill_buckets(
+    scratch: Path, train: _Staged, split: Split, scaling: Scaling, dtype: DTypeLike, step: float | None
+) -> _Buckets:
     """Scatter the scaled training rows to as many files as it takes for one to be small."""
     share = int(split.train.sum()) / train.rows.n * np.dtype(dtype).itemsize / train.rows.dtype.itemsize
     wanted = max(1.0, train.rows.n_bytes * share / BUCKET_BYTES)
     bits = min(int(np.ceil(np.log2(wanted))), int(np.log2(MAX_BUCKETS)))
-    buckets = [RowFiles(scratch, f"bucket{b}", train.rows.is_sparse, dtype) for b in range(2**bits)]
+    kept = dtype if step is None else np.uint8
+    buckets = [RowFiles(scratch, f"bucket{b}", train.rows.is_sparse, kept) for b in range(2**bits)]
     for bucket in buckets:
         bucket.n_features = len(scaling.factor)
     of = []
@@ -273,15 +285,16 @@ def _fill_buckets(scratch: Path, train: _Staged, split: Split, scaling: Scaling,
         X = scaling.apply(raw).astype(dtype)
         where = (row_hash(X)[:, 0] >> np.uint64(63 - bits) >> np.uint64(1)).astype(np.uint16)
         of.append(where)
+        rows = X if step is None else raw
         for b in np.unique(where).tolist():
-            buckets[b].append(X[np.flatnonzero(where == b)] if bits else X)
-    return _Buckets(buckets, np.concatenate(of))
+            buckets[b].append(rows[np.flatnonzero(where == b)] if bits else rows)
+    return _Buckets(buckets, np.concatenate(of), step, dtype)
 
 
-def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any], step: float | None) -> dict[str, Any]:
-    """Write the merged training rows, their targets and counts, and the inverse; `targets` (n_train,).
+def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any]) -> dict[str, Any]:
+    """Write the merged training rows as the buckets keep them, their targets and counts, and the inverse.
 
-    Rows that are a `step` times bytes are written as these.
+    `targets` (n_train,) are of the rows in the order of their source.
     """
     inverse = np.empty(len(targets), np.int64)
     merged_targets, merged_counts = [np.empty(0, targets.dtype)], [np.empty(0, np.int64)]
@@ -291,16 +304,16 @@ def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any], step: float | 
         for number, bucket in enumerate(buckets.rows):
             members = np.flatnonzero(buckets.of == number)
             if len(members):
-                X, own = bucket.read(0, bucket.n), targets[members]
+                rows, own = bucket.read(0, bucket.n), targets[members]
                 bucket.remove()
-                merged = merge_rows(X, own)
+                merged = merge_rows(buckets.scaled(rows), own)
                 inverse[members] = merged.inverse + n
                 merged_targets.append(own[merged.first])
                 merged_counts.append(merged.counts)
                 n += len(merged.first)
-                yield X[merged.first] if step is None else np.rint(X[merged.first] / step).astype(np.uint8)
+                yield rows[merged.first]
 
-    n_merged = out.write_rows("train/X", merged_rows(), None if step is None else np.uint8)
+    n_merged = out.write_rows("train/X", merged_rows(), None if buckets.step is None else np.uint8)
     out.write("train/codes", np.concatenate(merged_targets))
     out.write("train/counts", np.concatenate(merged_counts))
     out.write("train/inverse", inverse)

@@ -144,6 +144,7 @@ def test_rows_of_bytes_are_stored_as_bytes_and_are_the_same_numbers(tmp_path):
     assert np.array_equal(d.X()[d.inverse()], BYTES * (1 / 255))
     assert np.array_equal(d.X(3, 9), d.X()[3:9])
     assert np.array_equal(d.take(np.array([7, 2, 2])), d.X()[[7, 2, 2]])
+    assert np.array_equal(d.take(np.array([4, 0]), 3, 9), d.X()[[7, 3]])
     direct, found = Points.of_bytes(d.bytes(), d.step), encode(d.X())
     assert found is not None
     if direct is not None:  # where products of bytes pay
