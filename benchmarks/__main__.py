@@ -20,10 +20,12 @@ BESIDE = {
     "low_rank": "machines of low rank",
     "scale": "shards on two workers against one process",
     "plans": "what each plan foretells and takes",
+    "end_to_end": "a whole run against fit and predict",
     "avx2": "single fits held to AVX2",
     "cores": "phases of single fits on 1 and 2 threads, on 16 and 64 emulated",
 }  # modules of suites with `run` and `show`
-ROOMS = dict.fromkeys(BESIDE, "estimators") | {"avx2": "fits", "cores": "fits", "plans": "runs", "scale": "runs"}
+RUNS = dict.fromkeys(("end_to_end", "plans", "scale"), "runs")
+ROOMS = dict.fromkeys(BESIDE, "estimators") | {"avx2": "fits", "cores": "fits"} | RUNS
 
 
 def _parser() -> argparse.ArgumentParser:

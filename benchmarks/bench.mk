@@ -8,6 +8,7 @@
 #   make bench-probabilities DATA=PATH [ONLY=marginflow] [ROWS=3000]
 #   make bench-scale DATA=PATH [ONLY=mnist-60000-shards,generated-500000-shards,kernel-stage] [ROWS=8000]
 #   make bench-plans DATA=PATH [ONLY=letter,a9a] [ROWS=8000]
+#   make bench-end-to-end DATA=PATH [ROWS=8000]
 #   make bench-avx2 DATA=PATH [ONLY=a9a,ijcnn1] [ROWS=8000]
 #   make bench-cores DATA=PATH [ONLY=a9a,ijcnn1] [ROWS=8000]
 #   make bench-low-rank DATA=PATH [ONLY=generated-1m-rank-500] [ROWS=8000]
@@ -20,7 +21,7 @@ BENCH_PYTHON := .env-bench/bin/python
 BENCH_RUN = $(if $(DATA),,$(error DATA is the folder of the data files: make $@ DATA=PATH)) \
 	--data "$(DATA)" $(if $(ONLY),--only "$(ONLY)") $(if $(ROWS),--rows $(ROWS)) $(if $(REPEATS),--repeats $(REPEATS))
 
-.PHONY: bench bench-classes bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-plans bench-avx2 bench-cores bench-scale bench-truth bench-truth-libsvm bench-report
+.PHONY: bench bench-classes bench-truth-machines bench-linear bench-batch bench-search bench-predict bench-machines bench-probabilities bench-low-rank bench-plans bench-end-to-end bench-avx2 bench-cores bench-scale bench-truth bench-truth-libsvm bench-report
 
 .env-bench/ready: benchmarks/requirements.txt benchmarks/requirements-tables.txt benchmarks/constraints.txt pyproject.toml
 	python3 -m venv .env-bench
@@ -60,6 +61,9 @@ bench-low-rank: .env-bench/ready
 
 bench-plans: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks plans $(BENCH_RUN)
+
+bench-end-to-end: .env-bench/ready
+	$(BENCH_PYTHON) -m benchmarks end_to_end $(BENCH_RUN)
 
 bench-avx2: .env-bench/ready
 	$(BENCH_PYTHON) -m benchmarks avx2 $(BENCH_RUN)

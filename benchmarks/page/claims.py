@@ -13,10 +13,12 @@ from benchmarks.contest.peers import OURS
 from benchmarks.page import tables
 from benchmarks.results import Record
 from benchmarks.suites.fits.cores import waste
+from benchmarks.suites.runs import end_to_end as whole_run
 from benchmarks.truth.told import page
 
 FEW_SUPPORT = ("ijcnn1", "cod-rna")  # whose floor is so low that pair steps, on one thread, are above three of it
 MANY_ROWS = 25_000
+IN_MEMORY = ("resident", "columns")  # plans of which `marginflow plan` chooses where K is in memory
 
 Cases = Mapping[str, list[Record]]
 Suites = Mapping[str, Cases]
@@ -298,6 +300,35 @@ def scale(cases: Cases) -> list[Claim]:
     return claims
 
 
+def end_to_end(cases: Cases) -> list[Claim]:
+    """Judge whole runs by the estimator, and by how busy they keep the cores."""
+    claims = []
+    for name, (estimator, whole) in cases.items():
+        over, busy = whole_run.seconds(whole) / whole_run.seconds(estimator), 100 * whole["busy"]
+        claims.append(_at_most(f"{name}, all stages of a run over fit and predict", over, 1.3))
+        claims.append(Claim(f"{name}, cores busy while a run solves", "at least 85 %", f"{busy:.0f} %", busy >= 85.0))
+    return claims
+
+
+def plans(cases: Cases) -> list[Claim]:
+    """Judge what plans foretell of K in memory: seconds by stage, and which of two ways is the faster."""
+    claims = []
+    for name, records in cases.items():
+        ways = [record for record in records if record["solver"] in IN_MEMORY]
+        off = [record["foretold"][s] / record["taken"][s] for record in ways for s in ("solve", "score")]
+        worst = max(max(value, 1.0 / value) for value in off)
+        claims.append(_at_most(f"{name}, plan: seconds of solve and score off by a factor of", worst, 2.0))
+        if len(ways) > 1:
+            said, was = (_fastest(ways, key) for key in ("foretold", "taken"))
+            claims.append(Claim(f"{name}, plan: the faster of {' and '.join(IN_MEMORY)}", was, said, said == was))
+    return claims
+
+
+def _fastest(ways: Sequence[Record], key: str) -> str:
+    """The plan of the fewest seconds, as foretold or as taken."""
+    return str(min(ways, key=lambda record: sum(record[key].values()))["solver"])
+
+
 JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
     "truth": truth,
     "single": single,
@@ -310,6 +341,8 @@ JUDGES: Mapping[str, Callable[[Cases], list[Claim]]] = {
     "low_rank": low_rank,
     "doubling": doubling,
     "scale": scale,
+    "end_to_end": end_to_end,
+    "plans": plans,
 }
 
 

@@ -13,7 +13,7 @@ from benchmarks.page.claims import Cases
 from benchmarks.results import Record
 from benchmarks.suites.estimators import linear, low_rank
 from benchmarks.suites.fits import avx2, cores
-from benchmarks.suites.runs import batch, scale
+from benchmarks.suites.runs import batch, end_to_end, plans, scale
 from benchmarks.truth.told import page
 
 SUITES = (
@@ -30,6 +30,8 @@ SUITES = (
     "linear",
     "low_rank",
     "scale",
+    "end_to_end",
+    "plans",
 )
 
 INTRODUCTION = """# Performance
@@ -45,6 +47,8 @@ make bench-avx2 DATA=PATH               # single fits as on a processor without 
 make bench-cores DATA=PATH              # phases of single fits, on 16 and 64 cores by emulation
 make bench-low-rank DATA=PATH           # machines of low rank
 make bench-scale DATA=PATH              # rows in shards
+make bench-end-to-end DATA=PATH         # a whole run against fit and predict
+make bench-plans DATA=PATH              # what each plan foretells, and takes
 make bench-truth MINUTES=60             # thousands of small problems, every certificate judged; needs no DATA
 ```
 
@@ -91,8 +95,17 @@ TITLES = {
     "linear": "## Linear machines of many rows",
     "low_rank": "## Low rank",
     "scale": "## Rows in shards",
+    "end_to_end": "## A whole run",
+    "plans": "## What a plan foretells",
 }
-BESIDE = {"cores": cores, "linear": linear, "low_rank": low_rank, "scale": scale}  # modules with HEADER and row
+BESIDE = {  # modules with HEADER and row
+    "cores": cores,
+    "linear": linear,
+    "low_rank": low_rank,
+    "scale": scale,
+    "end_to_end": end_to_end,
+    "plans": plans,
+}
 
 NOTES = {
     "avx2": "The same fits where all are held to AVX2, as older servers and most laptops have it: marginflow and "
@@ -110,6 +123,10 @@ NOTES = {
     "low_rank": "Nystroem's approximation with landmarks drawn at random, proofs included: the KKT gap is of the "
     "machine on the factor, the other one bounds how far it is from the exact machine's optimum.",
     "scale": "Exact training with the rows on two local workers, against the estimator in one process.",
+    "end_to_end": "All classes from the files to the scores, against the estimator's fit and predict on rows in "
+    "memory, in one process. The run also checks, sorts and stores its rows, and scores the training rows.",
+    "plans": "Seconds that `marginflow plan` says before the run, and that the run takes, for each way to hold K "
+    "that its memory allows. One measurement each.",
     "batch": "10 classes × 5 folds × 5 values of C = 250 fits. marginflow: kernel and solve seconds of "
     "`pipeline.run`. Peers: `GridSearchCV(OneVsRestClassifier(SVC()))` on the same folds, `refit=False`, scoring "
     "included; scikit-learn runs one fold, scaled to five, on one core (`n_jobs=2` would at best halve its time).",

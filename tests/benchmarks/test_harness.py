@@ -275,6 +275,37 @@ def test_claims_take_a_fit_that_was_ended_for_its_limit():
     assert found["the same with 1 ended without an answer, as its limit"].measured == "15.0"
 
 
+def foretold(plan, said, was):
+    seconds = ({"kernel": 1.0, "solve": solve, "score": 1.0} for solve in (said, was))
+    return {"solver": plan, "n": 9000, **dict(zip(("foretold", "taken"), seconds, strict=True))}
+
+
+def test_claims_of_plans_and_of_whole_runs(tmp_path):
+    """One is off by 2.5 where it says too little, and names the slower way; a run takes 1.2 times as long as a fit."""
+    plans = {
+        "letter": [foretold("resident", 4.0, 6.0), foretold("columns", 3.0, 5.0), foretold("shards", 1.0, 50.0)],
+        "a9a": [foretold("resident", 2.0, 5.0), foretold("columns", 3.0, 4.0)],
+        "large": [foretold("columns", 3.0, 4.0)],
+    }
+    fit = {"solver": "fit and predict", "stages": {"fit": 8.0, "predict": 2.0}, "accuracy": 0.98}
+    whole = fit | {"solver": "run", "stages": {"ingest": 2.0, "solve": 10.0}, "busy": 0.8}
+    found = {claim.what: claim for claim in claims.all_of({"plans": plans, "end_to_end": {"mnist": [fit, whole]}})}
+    off = "plan: seconds of solve and score off by a factor of"
+    assert [found[f"{name}, {off}"].holds for name in plans] == [True, False, True]
+    assert [found[f"{name}, plan: the faster of resident and columns"].holds for name in ("letter", "a9a")] == [
+        True,
+        False,
+    ]
+    assert found["mnist, all stages of a run over fit and predict"].measured == "1.20"
+    assert [claim.holds for what, claim in found.items() if what.startswith("mnist")] == [True, False]
+    for name, records in plans.items():
+        results.Results(tmp_path, "plans", "1").append(name, records)
+    results.Results(tmp_path, "end_to_end", "1").append("mnist", [fit, whole])
+    text = report.write(tmp_path, tmp_path / "docs").read_text()
+    assert "| columns | 5.00 | 7.00 | 0.71 | kernel 1.00, 1.00; solve 3.00, 5.00; score 1.00, 1.00 |" in text
+    assert "| run | 12.0 | ingest 2.00, solve 10.0 | 80% | 0.9800 |" in text
+
+
 def test_the_page_is_written_from_the_records(tmp_path):
     folder, docs = tmp_path / "results", tmp_path / "docs"
     results.Results(folder, "single", "1").append("a9a", [ours(2.0), record("scikit-learn", 30.0)])

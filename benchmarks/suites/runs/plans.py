@@ -105,7 +105,7 @@ def _median(declared: dict[str, Any], path: Path, warm: Path, repeats: int) -> R
 HEADER = ("plan", "foretold", "taken", "foretold over taken", "by stage: foretold, taken")
 
 
-def row(record: Record) -> tuple[str, ...]:
+def row(record: Record, _: list[Record]) -> tuple[str, ...]:
     """One plan's cells under HEADER."""
     foretold, taken = (sum(record[name].values()) for name in ("foretold", "taken"))
     stages = "; ".join(f"{s} {record['foretold'][s]:.2f}, {record['taken'][s]:.2f}" for s in STAGES)
@@ -119,5 +119,5 @@ def show(name: str, records: list[Record]) -> None:
 
     table = Table(*HEADER, title=f"{name}, {records[0]['n']:,} rows", title_justify="left")
     for record in records:
-        table.add_row(*row(record))
+        table.add_row(*row(record, records))
     Console(width=150).print(table)
