@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import cases
 from benchmarks.cases import CACHE_MB, TOL
 from benchmarks.contest.peers import BINARY, OURS, Spec, _SklearnLike
 from benchmarks.contest.remote import apart
 from benchmarks.page import tables
 from benchmarks.results import Record
-from benchmarks import cases
 
 ROWS = 10_000
 FOLDS, SEED, GAMMA = 5, 0, 0.02

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.page import tables
-from benchmarks.results import Record
 from benchmarks import cases
 from benchmarks.contest.remote import apart
+from benchmarks.page import tables
+from benchmarks.results import Record
 
 CASE = cases.MULTICLASS["mnist-60000"]
 WARM_ROWS = 3000

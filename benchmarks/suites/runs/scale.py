@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contest.peers import OURS
-from benchmarks.page import tables
-from benchmarks.results import Record
 from benchmarks import cases
 from benchmarks.cases import CACHE_MB, TOL
+from benchmarks.contest.peers import OURS
 from benchmarks.contest.remote import apart
+from benchmarks.page import tables
+from benchmarks.results import Record
 
 WARM_ROWS, WORKERS = 3000, 2
 KERNEL_ROWS = 16_000
