@@ -262,11 +262,6 @@ class _Buckets:
     rows: list[RowFiles]
     of: NDArray[np.uint16]
     step: float | None
-    dtype: DTypeLike
-
-    def scaled(self, rows: Any) -> Any:
-        """What rows of a bucket are."""
-        return rows if self.step is None else np.multiply(rows, self.step, dtype=self.dtype)
 
 
 def _fill_buckets(
@@ -288,14 +283,11 @@ def _fill_buckets(
         rows = X if step is None else raw
         for b in np.unique(where).tolist():
             buckets[b].append(rows[np.flatnonzero(where == b)] if bits else rows)
-    return _Buckets(buckets, np.concatenate(of), step, dtype)
+    return _Buckets(buckets, np.concatenate(of), step)
 
 
 def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any]) -> dict[str, Any]:
-    """Write the merged training rows as the buckets keep them, their targets and counts, and the inverse.
-
-    `targets` (n_train,) are of the rows in the order of their source.
-    """
+    """Write merged rows as the buckets keep them, their targets and counts, and the inverse; `targets` (n_train,)."""
     inverse = np.empty(len(targets), np.int64)
     merged_targets, merged_counts = [np.empty(0, targets.dtype)], [np.empty(0, np.int64)]
 
@@ -306,7 +298,8 @@ def _merge(out: Output, buckets: _Buckets, targets: NDArray[Any]) -> dict[str, A
             if len(members):
                 rows, own = bucket.read(0, bucket.n), targets[members]
                 bucket.remove()
-                merged = merge_rows(buckets.scaled(rows), own)
+                X = rows if buckets.step is None else np.multiply(rows, buckets.step, dtype=out.dtype)
+                merged = merge_rows(X, own)
                 inverse[members] = merged.inverse + n
                 merged_targets.append(own[merged.first])
                 merged_counts.append(merged.counts)
