@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.compute.cluster import open_workers
 
+PATIENCE = 240  # seconds: a test that hangs is ended after 300
 DRAWN = ("report", "storage", "test_tasks", "test_probability")  # folders and files whose tests look at pages
 
 
@@ -26,11 +27,14 @@ def cluster_of_two():
 
 @pytest.fixture
 def two_workers(cluster_of_two):
-    """Both answer: a test before may have ended one, which the scheduler counts a moment longer than it lives."""
-    client, end = cluster_of_two.client, time.monotonic() + 60
+    """Both answer: a test before may have ended one, which the scheduler counts a moment longer than it lives.
+
+    Where the machine is busy Dask has once taken two minutes to start another in its place.
+    """
+    client, end = cluster_of_two.client, time.monotonic() + PATIENCE
     while len(client.run(os.getpid, on_error="ignore")) < 2:
         assert time.monotonic() < end, "a worker that was ended was not replaced"
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=PATIENCE)
     assert cluster_of_two._count() == 2  # it counts them now and then, and may have seen the one that was left
     return cluster_of_two
 
