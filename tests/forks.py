@@ -39,7 +39,7 @@ class Forks:
         argvs = argvs or [[]] * len(codes)
         outputs = [Path(f"{folder}.{k}.output") for k in range(len(codes))]
         calls = [[*call[:2], str(folder), str(call[2])] for call in zip(codes, argvs, outputs, strict=True)]
-        ended = self._forked(calls) if self.server else [process.wait() for process in map(_process, calls)]
+        ended = self._forked(calls) if self.server else [process.wait() for process in [_process(c) for c in calls]]
         return [(code, output.read_text()) for code, output in zip(ended, outputs, strict=True)]
 
     def _forked(self, calls):
