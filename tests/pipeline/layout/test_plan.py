@@ -19,10 +19,11 @@ from pipeline.kernel import columns
 from pipeline.kernel.choose import holds_all, planned_alone
 from pipeline.layout import forecast as plans
 from pipeline.layout import needs, rates
-from pipeline.layout.probe import Sample, Work, seconds_of
+from pipeline.layout.probe import MOST, Sample, Work, seconds_of, summed_seconds
 from pipeline.model.verify import verify
 from pipeline.running.plan import plan_of
 from svmcore.errors import MemoryLimit
+from svmcore.kernels import RBF
 from svmcore.sources import resident_gram
 
 
@@ -319,3 +320,25 @@ def test_plan__seconds_are_those_of_the_work_that_the_run_then_counts(rows, conf
     works = [Work(tuple(len(one.rows) for one in chain), sum(one.n_iter for one in chain)) for chain in done]
     counted = sum(seconds_of(work, rows, STEADY, ENTRY) for work in works)
     assert abs(np.log2(foretold["solve"] / counted)) < 1
+
+
+def test_plan__values_that_are_never_stored_have_a_rate_of_their_own(dataset, config, tmp_path, monkeypatch):
+    """Of few features; columns that are stored, of 40 features, do not ask for it."""
+    assert summed_seconds(dataset, RBF(gamma=0.1)) > 0.0
+    steady(monkeypatch)
+    rng = np.random.default_rng(1)
+    columns_of = {}
+    for width in (5, 40):
+        X = rng.normal(size=(6000, width))
+        np.savez(tmp_path / f"{width}.npz", X=X, y=X[:, 0] + rng.normal(size=6000) > 0.0)
+        given = {"data": {"source": str(tmp_path / f"{width}.npz")}, "cache": {"limit": "20MB"}, "plan": "columns"}
+        for rate in (ENTRY, 10.0 * ENTRY):
+            monkeypatch.setattr(plans, "summed_seconds", lambda dataset, kernel, rate=rate: rate)
+            columns_of[width, rate] = planned(given, tmp_path / "runs")["alternatives"]["columns"]
+    assert columns_of[5, 10.0 * ENTRY] > 2.0 * columns_of[5, ENTRY]
+    assert columns_of[40, 10.0 * ENTRY] == columns_of[40, ENTRY]
+
+
+def test_seconds__of_a_kernel_on_whose_rows_steps_begin_are_fewer():
+    work = Work((2000.0,), 10_000.0)
+    assert seconds_of(work, MOST, STEADY, ENTRY) < 0.8 * seconds_of(work, MOST + 1, STEADY, ENTRY)
