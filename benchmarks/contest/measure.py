@@ -23,6 +23,7 @@ LONG_SECONDS = 10.0  # a first fit this long is a measurement: set-up is under a
 TOL_STEPS = 7
 TRIAL_SECONDS = 60.0  # for a few rows, which take a second or two
 FAR = 100.0  # times tol is the KKT gap of an answer that is none
+TOUCHED = 1.5  # times what the first fit took: memory that is touched before each later one
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,6 @@ class Entry:
     side: Side
     spec: Spec
     worker: Worker
-    touch_bytes: int
     status: str = "ok"
     cold: Record = field(default_factory=dict)
     prepared: Record = field(default_factory=dict)
@@ -79,6 +79,11 @@ class Entry:
         except WorkerEnded as ended:
             self.status = str(ended)
             return {}
+
+    @property
+    def touch_bytes(self) -> int:
+        """What the first fit took at its peak, and half as much again: gigabytes more would disturb a solver of few."""
+        return int(TOUCHED * max(self.cold.get("peak_bytes", 0) - self.cold.get("before_bytes", 0), 0))
 
     def fit(self) -> Record:
         """Time a fit, in memory that has been touched."""
@@ -144,10 +149,8 @@ def _entries(case: Case, table: Table, sides: Sequence[Side], terms: Terms, path
     """Start the sides with their processes, ended on the way out."""
     entries = []
     for side in sides:
-        cache_mb = side.cache_mb or case.cache_mb
-        touch_bytes = min(cache_mb * 10**6, 8 * len(table.y) ** 2) + 10**9
-        spec = Spec(case.C, case.gamma, terms.tol, cache_mb)
-        entries.append(Entry(side, spec, Worker(side.peer, side.task, path), touch_bytes))
+        spec = Spec(case.C, case.gamma, terms.tol, side.cache_mb or case.cache_mb)
+        entries.append(Entry(side, spec, Worker(side.peer, side.task, path)))
     try:
         yield entries
     finally:

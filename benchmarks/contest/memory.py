@@ -29,13 +29,13 @@ def peak_bytes() -> int:
 
 
 def touch(n_bytes: int) -> int:
-    """Write one byte to each page of n_bytes of fresh memory and give it back: returns the bytes touched.
+    """Write one byte to each page of n_bytes of fresh memory, one page at least, and give it back: returns the bytes.
 
     On a virtual machine the host backs memory when it is first written, at 1-2 s per GB, and may take it back soon
     after it was freed; later writes cost 0.1-0.4 s per GB. Small pages and large ones (which NumPy asks for) are
     found in different places, so both are touched: solvers use either.
     """
-    n_bytes = min(n_bytes, int(0.8 * psutil.virtual_memory().available))
+    n_bytes = max(min(n_bytes, int(0.8 * psutil.virtual_memory().available)), os.sysconf("SC_PAGE_SIZE"))
     for large in (False, True):
         with mmap.mmap(-1, n_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
             if large:

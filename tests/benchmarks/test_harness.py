@@ -1,8 +1,10 @@
 """The judge against closed forms and LIBSVM; the floor, the results and the tables against what they claim."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
 from benchmarks import cases, results
-from benchmarks.contest import judge, machine, measure, peers, worker
+from benchmarks.contest import judge, machine, measure, memory, peers, worker
 from benchmarks.page import claims, report, tables
 from benchmarks.suites.fits import contests as suites
 from benchmarks.suites.fits import merged_rows
@@ -211,7 +213,7 @@ def test_a_solver_that_does_not_load_is_a_line_in_the_table(digits, tmp_path, mo
 
 def test_a_form_in_which_a_solver_has_no_answer_is_not_taken(digits):
     """A peer that is right and fast with dense rows; with compressed ones it is faster, and far from the optimum."""
-    entry = measure.Entry(measure.Side("scikit-learn"), peers.Spec(1.0, 0.05, 1e-3, 50), None, 0)
+    entry = measure.Entry(measure.Side("scikit-learn"), peers.Spec(1.0, 0.05, 1e-3, 50), None)
     assert measure._fails({"failed": "ended after 60 s"}, 1e-3) == "ended after 60 s"
     assert measure._fails({"seconds": 1.0, "kkt_gap": 13.6}, 1e-3) == "m − M = 14"
     assert measure._fails({"seconds": 1.0, "kkt_gap": 0.03}, 1e-3) == measure._fails({"seconds": 1.0}, 1e-3) == ""
@@ -227,6 +229,22 @@ def test_a_form_in_which_a_solver_has_no_answer_is_not_taken(digits):
     kept = record("scikit-learn", 1.0, no_answer={"csr": "m − M = 14"})
     [note] = tables.notes(kept)
     assert note == "scikit-learn has no answer on 4,000 of these rows as csr (m − M = 14): it is given another form."
+
+
+def test_memory_is_touched_that_the_solvers_first_fit_took_and_half_as_much_again(monkeypatch):
+    """The process of a solver holds its table, of 1 GB, before the clock starts; the fit takes 2 MB more."""
+    touched = []
+    monkeypatch.setattr(measure.memory, "touch", touched.append)
+    worker = SimpleNamespace(call=lambda *_, **__: {"seconds": 1.0, "before_bytes": 10**9, "peak_bytes": 1002 * 10**6})
+    entry = measure.Entry(measure.Side("scikit-learn"), peers.Spec(1.0, 0.05, 1e-3, 50), worker)
+    entry.first("dense")
+    assert touched == []
+    entry.again(1)
+    assert touched == [3 * 10**6]
+
+
+def test_one_page_is_touched_at_least():
+    assert memory.touch(0) == memory.touch(1) == os.sysconf("SC_PAGE_SIZE")
 
 
 def record(solver, seconds, **more):
