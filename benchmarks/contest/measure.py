@@ -23,6 +23,8 @@ LONG_SECONDS = 10.0  # a first fit this long is a measurement: set-up is under a
 TOL_STEPS = 7
 TRIAL_SECONDS = 60.0  # for a few rows, which take a second or two
 FAR = 100.0  # times tol is the KKT gap of an answer that is none
+OFTEN = 3  # times the repeats of fits that add up to
+BRIEF_SECONDS = 6.0  # at most: the median of three would be what the machine did in one of these seconds
 TOUCHED = 1.5  # times what the first fit took: memory that is touched before each later one
 
 
@@ -109,12 +111,15 @@ class Entry:
         self.verdict = self.call("verdict", self.spec)
         self.seconds = [seconds] if seconds > LONG_SECONDS else []
 
-    def again(self, repeats: int) -> None:
-        """One more measurement while repeats and budget last."""
-        spent = sum(self.seconds)
-        typical = spent / len(self.seconds) if self.seconds else 0.0
-        if not self.runs or len(self.seconds) >= repeats or (typical and spent + typical > self.side.budget_seconds):
-            return
+    def wants_more(self, repeats: int) -> bool:
+        """Whether there is to be one more measurement: while repeats and budget last."""
+        spent, count = sum(self.seconds), len(self.seconds)
+        after = spent + (spent / count if count else 0.0)
+        most = OFTEN * repeats if after <= BRIEF_SECONDS else repeats
+        return self.runs and count < most and (not count or after <= self.side.budget_seconds)
+
+    def again(self) -> None:
+        """One more measurement."""
         seconds = self.fit().get("seconds")
         if seconds is not None:
             self.seconds.append(seconds)
@@ -135,10 +140,11 @@ def contest(case: Case, table: Table, sides: Sequence[Side], terms: Terms, rates
                 terms.say(f"  {entry.title}: first {_seconds(entry.cold)}, {entry.status}")
             _settle_tolerance(entries, terms)
             measured = [rates()]
-            for round_ in range(terms.repeats):
-                for entry in entries[round_ % len(entries) :] + entries[: round_ % len(entries)]:
-                    entry.again(terms.repeats)
-                measured.append(rates())
+            for turn in range(OFTEN * terms.repeats):
+                wanting = [entry for entry in entries if entry.wants_more(terms.repeats)]
+                for entry in wanting[turn % max(1, len(wanting)) :] + wanting[: turn % max(1, len(wanting))]:
+                    entry.again()
+                measured += [rates()] if wanting else []
             _judge_ours_again(entries)
             least = typical(measured)
             return [_record(entry, entries, case, table, least) | {"load": load} for entry in entries]

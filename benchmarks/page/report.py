@@ -63,8 +63,8 @@ RULES = """## How it is measured
   it fastest. LIBSVM's node arrays are built before its clock starts. All see the same float32 values.
 - A solver runs in a process of its own with all cores (scikit-learn uses one). Its first fit is shown as *first
   call*: libraries are imported before it, and a fit of a few rows of each class has loaded what is compiled; the memory
-  is cold. Then the solvers take turns; a time is the median, the number of measurements in brackets. A first call over
-  10 s counts as a measurement, and a slow peer is repeated only within a time budget.
+  is cold. Then the solvers take turns; a time is the median, the number of measurements in brackets: three, or up to
+  nine that add up to 6 s. A first call over 10 s counts as one, and a slow peer is repeated only within a time budget.
 - Before each later fit half as much memory again as the solver's first one took is touched and given back, so that no
   solver pays for the machine's first touch. (Until November 2026 all that its cache could take was touched, up to 7 GB.
   That made a fit of ours that takes 48 MB 6 to 10 % slower.)

@@ -190,8 +190,8 @@ def test_a_contest_in_processes(digits):
     terms = measure.Terms(repeats=2, say=lambda _: None)
     [record] = measure.contest(case, table, [measure.Side("scikit-learn")], terms, rates)
     assert record["status"] == "ok"
-    assert len(asked) == 3  # before each round, and once after the last
-    assert len(record["seconds"]) == 2
+    assert len(asked) == 7  # before each round, and once after the last
+    assert len(record["seconds"]) == 6  # as they take milliseconds
     assert record["kkt_gap"] <= 1.01e-3
     assert record["accuracy"] > 0.9
     assert record["peak_bytes"] >= record["before_bytes"]
@@ -239,8 +239,19 @@ def test_memory_is_touched_that_the_solvers_first_fit_took_and_half_as_much_agai
     entry = measure.Entry(measure.Side("scikit-learn"), peers.Spec(1.0, 0.05, 1e-3, 50), worker)
     entry.first("dense")
     assert touched == []
-    entry.again(1)
+    entry.again()
     assert touched == [3 * 10**6]
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(0.1, 9), (0.9, 6), (1.6, 3), (70.0, 2), (150.0, 1)])
+def test_short_fits_are_measured_up_to_three_times_as_often(seconds, count):
+    """They add up to 6 s at most; long ones to the side's budget, of 200 s."""
+    entry = measure.Entry(measure.Side("scikit-learn"), peers.Spec(1.0, 0.05, 1e-3, 50), None)
+    while entry.wants_more(3):
+        entry.seconds.append(seconds)
+    assert len(entry.seconds) == count
+    entry.status = "ended after 600 s"
+    assert not entry.wants_more(100)
 
 
 def test_one_page_is_touched_at_least():
