@@ -10,15 +10,16 @@ from svmcore.passes.steps.pairs import _solve_long, _solve_short
 from svmcore.runtime.compiled import njit
 
 SINGLE, REAL, WHOLE = numba.float32, numba.float64, numba.int64
-SQUARE, KEYS, REALS, PLACES = SINGLE[:, ::1], SINGLE[::1], REAL[::1], WHOLE[::1]
+SQUARE, SINGLES, REALS, PLACES = SINGLE[:, ::1], SINGLE[::1], REAL[::1], WHOLE[::1]
 BOX = (REALS, REALS, REALS)
-BARS = numba.types.Tuple((numba.int32[:, ::1], numba.int32[:, ::1], SQUARE))
-PAIRS = (REALS, KEYS, *BOX, KEYS, REALS, BARS, REAL, WHOLE, REAL)
+LONG = numba.types.Tuple((SQUARE, SQUARE, SQUARE)), REAL, WHOLE, REAL, REAL, WHOLE, PLACES
+SHORT = numba.types.Tuple((numba.int32[:, ::1], numba.int32[:, ::1], SQUARE)), REAL, WHOLE, REAL
+PAIRS = (REALS, SINGLES, *BOX, SINGLES, REALS)
 LINEAR = (PLACES, PLACES, REALS, REAL, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REALS, REAL, numba.boolean[::1])
 LOOPS = [
-    (_solve_short, (SQUARE, *PAIRS)),
-    (_solve_long, (SQUARE, *PAIRS, REAL, PLACES)),
-    (_solve_long, (numba.uint16[:, ::1], *PAIRS, REAL, PLACES)),
+    (_solve_short, (SQUARE, *PAIRS, *SHORT)),
+    (_solve_long, (SQUARE, *PAIRS, *LONG)),
+    (_solve_long, (numba.uint16[:, ::1], *PAIRS, *LONG)),
     (dense_pass, (REAL[:, ::1], *LINEAR)),
     (csr_pass, (REALS, PLACES, PLACES, *LINEAR)),
 ]

@@ -126,13 +126,25 @@ CASES = {
 }
 
 
+def solve_scans(scans, K, ridge, s, beta, lo, hi, codes, groups, tol, steps):
+    """As `solve_pairs`, by the scans for sets of one length, "short" or "long", with steps as long as a pair's best."""
+    own, kind = K.diagonal().astype(np.float64), s.dtype
+    diagonal = (own + ridge).astype(kind)
+    bars = pairs._bars(codes, groups, diagonal, beta, lo, hi, pairs.KEYS if scans == "short" else pairs.SCORES)
+    given = K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, steps, 1.0
+    if scans == "short":
+        return pairs._solve_short(*given)
+    return pairs._solve_long(*given, 1.0, 1, pairs._blocks_that_move(lo, hi))
+
+
+@pytest.mark.parametrize("scans", ["short", "long"])
 @pytest.mark.parametrize(("q", "groups", "seed", "shift", "twice"), CASES.values(), ids=CASES.keys())
-def test_solve_pairs__takes_the_textbooks_steps(q, groups, seed, shift, twice):
+def test_solve_pairs__takes_the_textbooks_steps(q, groups, seed, shift, twice, scans):
     K, ridge, p, beta, lo, hi, codes = a_program(q, groups, seed, shift, twice=twice)
     for steps in (0, 1, 2, 12):
         expected, taken = textbook.second_order_smo(K, ridge, p, beta, lo, hi, codes, steps)
         after, s = beta.copy(), scores(K, ridge, p, beta)
-        n_iter, gap, unbounded = solve_pairs(K, ridge, s, after, lo, hi, codes, groups, 1e-9, steps)
+        n_iter, gap, unbounded = solve_scans(scans, K, ridge, s, after, lo, hi, codes, groups, 1e-9, steps)
         assert (n_iter, unbounded) == (taken, False)
         np.testing.assert_allclose(after, expected, atol=1e-12)
         np.testing.assert_allclose(s, scores(K, ridge, p, after), atol=1e-11)
@@ -140,7 +152,7 @@ def test_solve_pairs__takes_the_textbooks_steps(q, groups, seed, shift, twice):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("q", [200, 700], ids=["short", "long"])
+@pytest.mark.parametrize("q", [pairs.SHORT, 700], ids=["short", "long"])
 def test_solve_pairs__the_partner_has_nearly_the_largest_gain(q, dtype):
     """No less than 2^-0.26 of it: what logarithms that are straight between powers of two leave undecided."""
     for seed in range(20):
@@ -251,13 +263,9 @@ def test_solve_pairs__short_and_long_sets_take_the_same_steps(dtype, groups):
     y, codes = np.where(rng.random(200) < 0.5, 1.0, -1.0), rng.integers(0, groups, 200).astype(np.int8)
     lo, hi, ridge = np.minimum(5.0 * y, 0.0), np.maximum(5.0 * y, 0.0), np.where(X[:, 0] > 0, 0.0, 0.1)
     found = []
-    for solve, factor in ((pairs._solve_short, (1.0,)), (pairs._solve_long, (1.0, 1.0, np.array([0])))):
+    for scans in ("short", "long"):
         s, beta = y.astype(dtype), np.zeros(200)
-        diagonal, own = (K.diagonal() + ridge).astype(dtype), K.diagonal().astype(np.float64)
-        grows, shrinks = (member & (codes == np.arange(groups)[:, None]) for member in (hi > 0.0, lo < 0.0))
-        keys = np.where(grows, pairs.MOST, pairs.LEAST), np.where(shrinks, pairs.LEAST, pairs.MOST)
-        bars = *keys, np.where(shrinks, diagonal, np.inf).astype(dtype)
-        told = solve(K, ridge, s, beta, lo, hi, diagonal, own, bars, 1e-3, 5000, *factor)
+        told = solve_scans(scans, K, ridge, s, beta, lo, hi, codes, groups, 1e-3, 5000)
         found.append((*told, beta.tolist(), s.tolist()))
     assert found[0] == found[1]
     assert found[0][0] > 100
@@ -291,6 +299,18 @@ def test_solve_pairs__leaves_blocks_out_in_which_no_variable_moves(held, groups)
     kept = [start for start in range(0, 1200, pairs.BLOCK) if not C[start : start + pairs.BLOCK].any()]
     changed = [not np.array_equal(*pair) for pair in zip(blocks(scores), blocks(y), strict=True)]
     assert changed == [start not in kept for start in range(0, 1200, pairs.BLOCK)]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_solve_pairs__of_a_long_set_the_gap_is_asked_for_now_and_then_and_at_the_end(groups):
+    """One group: after eight steps, or as many as are allowed. Two: after each, as one has to be chosen."""
+    K, ridge, p, beta, lo, hi, codes = a_program(300, groups, 3)
+    for most in (3, 8, 13, 10**6):
+        after, s = beta.copy(), scores(K, ridge, p, beta)
+        n_iter, gap, _ = solve_pairs(K, ridge, s, after, lo, hi, codes, groups, 1e-3, most)
+        assert gap == pytest.approx(gap_of(s, after, lo, hi, codes), abs=1e-12)
+        assert n_iter == most if most < 10**6 else (groups == 2 or n_iter % pairs.ASKED == 0)
+    assert gap <= 1e-3
 
 
 def test_solve_pairs__where_no_variable_moves_no_step_is_taken():

@@ -265,15 +265,16 @@ def test_smo__squared_hinge_with_weights_equals_repeated_rows() -> None:
 def test_smo__inner_scans_use_wide_integer_registers(dtype: type) -> None:
     """The loops are worth their form only while they vectorise."""
     K, row, one, starts = np.eye(64, dtype=dtype), np.zeros(64, np.float32), np.float32(1), np.array([0])
-    keys = np.zeros((1, 64), np.int32)
+    bars = row[None], row[None], row[None]
     calls = {
-        _passes._step_and_extremes: (row, one, K, 0, 1, 0, (keys, keys, row[None]), starts),
-        _passes._best_gain: (K, 0, row, row, 0, row[None], one, starts),
+        _passes._step_and_extremes: ("vmaxps", (row, one, K, 0, 1, 0, bars, starts)),
+        _passes._step_and_largest: ("vmaxps", (row, one, K, 0, 1, row[None], starts)),
+        _passes._best_gain: ("vpmaxs[dq]", (K, 0, row, row, 0, row[None], one, starts)),
     }
-    for function, arguments in calls.items():
+    for function, (instruction, arguments) in calls.items():
         fresh = numba.njit(nogil=True, error_model="numpy")(function.py_func)  # cached code has no assembly to show
         fresh(*arguments)
         assembly = "".join(fresh.inspect_asm().values())
         if "ymm" not in assembly and "zmm" not in assembly:
             pytest.skip("numba targets a processor without wide registers here")
-        assert re.search(r"vpmaxs[dq]\s.*[yz]mm", assembly), f"{function.__name__} runs as scalars"
+        assert re.search(rf"{instruction}\s.*[yz]mm", assembly), f"{function.__name__} runs as scalars"

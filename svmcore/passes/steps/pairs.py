@@ -4,29 +4,32 @@ Everything is in the signed variables of `svmcore.qp` with lo_i <= beta_i <= hi_
 s_i = p_i - (K beta)_i - ridge_i beta_i. A pair step grows beta_i and shrinks beta_j of the same group by the same t:
 I_up = {beta < hi}, I_low = {beta > lo}, the KKT gap is max_up s - min_low s.
 
-The scans vectorise because of three habits. Maxima are taken over order-preserving integers, keys (numba leaves float
-maxima scalar): of a float's bits, the low ones flip when it is negative. Who is not in I_up or I_low is barred: no key
-of his is above the least, or below the most. The index of a maximum is looked for in the block that has it: as the
-least of all that match, because a loop that ends at the first is left scalar. Indices are without a sign, which spares
-the question whether they count from the end, and arrays are read in place: to begin a view for each block took as long
-as its scan. Keys are of 32 bits at each turn of an expression, as numba makes 64 of them, so that a scan has twice the
-lanes.
+The scans vectorise because of three habits. Maxima are taken without asking whether a score is a number
+(`svmcore.passes.steps.ends`), and of gains over the bits of a float, whose order is theirs. Who is not in I_up or I_low
+is barred: he counts as the least, or the most, that there is. The index of a maximum is looked for in the block that
+has it: as the least of all that match, because a loop that ends at the first is left scalar. Indices are without a
+sign, which spares the question whether they count from the end, and arrays are read in place: to begin a view for each
+block took as long as its scan. Integers are of 32 bits at each turn of an expression, as numba makes 64 of them, so
+that a scan has twice the lanes.
 """
 
 import numpy as np
 
 from svmcore.passes.steps.box import far_step
+from svmcore.passes.steps.ends import larger, smaller
 from svmcore.passes.steps.entries import difference
 from svmcore.runtime.compiled import njit, njit_fused
 from svmcore.runtime.prefetch import ask_for
 
 __all__ = ["pair_step", "solve_each", "solve_pairs"]
 
-SHORT = 512  # members up to which one scan finds keys and indices together, in lanes of 64 bits
+SHORT = 128  # members up to which one scan finds keys and indices together, in lanes of 64 bits
 LAST = np.int64(0x7FFFFFFF)
-LEAST, MOST = np.int32(-0x80000000), np.int32(0x7FFFFFFF)  # keys that no score has
-SAME, TURNED = np.int32(0), np.int32(-1)  # what turns the order of keys round
+LEAST, MOST = np.int32(-0x80000000), np.int32(0x7FFFFFFF)  # keys that no score or gain has
+KEYS, SCORES = (LEAST, MOST), (np.float32(-np.inf), np.float32(np.inf))  # what bars are of
 BLOCK = 256
+ASKED = 8  # steps of a long set after which the gap is asked for: the scan for what may shrink is an eighth of all, and
+# up to seven steps more than were asked for gain what any do
 AHEAD = 512  # entries of a row that are asked for before the scan comes to them,
 NEAR = 1536  # where a scan is longer than that: a shorter one is of what the second-level cache holds
 LINE = 64  # bytes
@@ -42,12 +45,6 @@ def _key32(x):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _value(key):  # type: ignore[no-untyped-def]
-    """The float32 whose key it is."""
-    return np.int32(key ^ ((key >> np.int32(31)) & np.int32(0x7FFFFFFF))).view(np.float32)
-
-
-@njit(inside=True)
 def _ask_ahead(K, i, start, q):  # type: ignore[no-untyped-def]
     """Have of row i what a long scan comes to next brought near, while the block at `start` is scanned."""
     if q > NEAR:
@@ -57,53 +54,75 @@ def _ask_ahead(K, i, start, q):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _set_bars(i, g, own, beta, lo, hi, bars):  # type: ignore[no-untyped-def]
+def _set_bars(i, g, own, beta, lo, hi, bars, ends):  # type: ignore[no-untyped-def]
     """Keep row i of group g out of scans for what may grow, or shrink, where it is at that bound.
 
-    `bars` are the largest key that it may have among those that grow, the least among those that shrink, and its
-    diagonal as a partner that shrinks: the gain of an infinite one is next to nothing.
+    `bars` are the most that it may count for among those that grow, the least among those that shrink, of the two
+    `ends`, and its diagonal as a partner that shrinks: the gain of an infinite one is next to nothing.
     """
     up, low, partners = bars
     shrinks = beta[i] > lo[i]
-    up[g, i] = MOST if beta[i] < hi[i] else LEAST
-    low[g, i] = LEAST if shrinks else MOST
+    up[g, i] = ends[1] if beta[i] < hi[i] else ends[0]
+    low[g, i] = ends[0] if shrinks else ends[1]
     partners[g, i] = own[i] if shrinks else np.inf
+
+
+@njit(makes_arrays=True)
+def _bars(codes, n_groups, own, beta, lo, hi, ends):  # type: ignore[no-untyped-def]
+    """`bars` (n_groups, q) of all rows: none counts in another group than its own."""
+    shape = n_groups, len(beta)
+    bars = np.full(shape, ends[0]), np.full(shape, ends[1]), np.full(shape, own.dtype.type(np.inf))
+    for t in range(len(beta)):
+        _set_bars(t, codes[t], own, beta, lo, hi, bars, ends)
+    return bars
 
 
 @njit_fused(inside=True)
 def _step_and_extremes(s, t, K, i, j, g, bars, starts):  # type: ignore[no-untyped-def]
-    """S -= t (K_i - K_j); in group g the largest key of s that may grow and the smallest that may shrink.
+    """S -= t (K_i - K_j); in group g (the largest s that may grow, the start of its block, the least that may shrink).
 
-    Each with the start of its block.
+    They are -inf and inf where there is none.
     """
-    up, low, _ = bars
-    top, bottom, up_block, low_block = LEAST, MOST, 0, 0
+    (up, low, _), inf = bars, type(t)(np.inf)
+    top, block, bottom = -inf, 0, inf
     for start in starts:
-        largest, smallest, first = LEAST, MOST, np.uintp(start)
+        most, least, first = -inf, inf, np.uintp(start)
         _ask_ahead(K, j, start, len(s))
         for b in range(min(BLOCK, len(s) - start)):
             c = first + np.uintp(b)
             x = s[c] - t * difference(K[i, c], K[j, c], t)
             s[c] = x
-            key = _key32(x)
-            largest = max(largest, min(key, up[g, c]))
-            smallest = min(smallest, max(key, low[g, c]))
-        up_block, low_block = start if largest > top else up_block, start if smallest < bottom else low_block
-        top, bottom = max(top, largest), min(bottom, smallest)
-    return top, up_block, bottom, low_block
+            most = larger(most, smaller(x, type(t)(up[g, c])))
+            least = smaller(least, larger(x, type(t)(low[g, c])))
+        block = start if most > top else block
+        top, bottom = larger(top, most), smaller(bottom, least)
+    return top, block, bottom
+
+
+@njit_fused(inside=True)
+def _step_and_largest(s, t, K, i, j, up, starts):  # type: ignore[no-untyped-def]
+    """S -= t (K_i - K_j), of one group; the first index of the largest s that may grow."""
+    inf = type(t)(np.inf)
+    top, block = -inf, 0
+    for start in starts:
+        most, first = -inf, np.uintp(start)
+        _ask_ahead(K, j, start, len(s))
+        for b in range(min(BLOCK, len(s) - start)):
+            c = first + np.uintp(b)
+            x = s[c] - t * difference(K[i, c], K[j, c], t)
+            s[c] = x
+            most = larger(most, smaller(x, type(t)(up[0, c])))
+        block, top = start if most > top else block, larger(top, most)
+    return _first(s, up, 0, block, top)
 
 
 @njit(inside=True)
-def _first(s, turn, bar, g, start, key):  # type: ignore[no-untyped-def]
-    """Index of the score with the `key` that is not barred, in the block at `start`; `turn` tells which end it is of.
-
-    TURNED, the least key that is not below its bar is the largest not above it.
-    """
+def _first(s, up, g, start, top):  # type: ignore[no-untyped-def]
+    """Index of the score `top` that may grow, in the block at `start`."""
     first, found = np.uintp(start), NOWHERE
     for b in range(min(BLOCK, len(s) - start)):
         c = first + np.uintp(b)
-        own = min(np.int32(_key32(s[c]) ^ turn), np.int32(bar[g, c] ^ turn))
-        found = min(found, np.int32(b) if own == np.int32(key ^ turn) else NOWHERE)
+        found = min(found, np.int32(b) if smaller(s[c], type(top)(up[g, c])) == top else NOWHERE)
     return start + found % BLOCK
 
 
@@ -194,28 +213,19 @@ def _better_end(ahead, behind, eta, difference):  # type: ignore[no-untyped-def]
 
 
 @njit(inside=True)
-def _gap_of(s, g, bars, extremes):  # type: ignore[no-untyped-def]
-    """S_i - s_j of the `extremes` of group g; below 0 where nobody may grow, or shrink."""
-    top, up_block, bottom, low_block = extremes
-    if top == LEAST or bottom == MOST:
-        return -np.inf
-    if s.itemsize == 4:  # a key is the whole score
-        return np.float64(_value(top)) - np.float64(_value(bottom))
-    i, j = _first(s, SAME, bars[0], g, up_block, top), _first(s, TURNED, bars[1], g, low_block, bottom)
-    return s[i] - s[j]
-
-
-@njit(inside=True)
 def _step_and_worst(s, t, K, i, j, bars, starts):  # type: ignore[no-untyped-def]
-    """S -= t (K_i - K_j); of the group whose extremes are furthest apart: (group, i of the largest, gap)."""
-    extremes = _step_and_extremes(s, t, K, i, j, 0, bars, starts)
-    worst, gap = 0, _gap_of(s, 0, bars, extremes)
+    """S -= t (K_i - K_j); of the group whose extremes are furthest apart: (group, i of the largest, gap).
+
+    The gap is -inf where nobody may grow, or shrink.
+    """
+    top, block, bottom = _step_and_extremes(s, t, K, i, j, 0, bars, starts)
+    worst, gap = 0, np.float64(top) - np.float64(bottom)
     for g in range(1, len(bars[0])):
-        others = _step_and_extremes(s, type(t)(0), K, i, j, g, bars, starts)
-        between = _gap_of(s, g, bars, others)
+        most, there, least = _step_and_extremes(s, type(t)(0), K, i, j, g, bars, starts)
+        between = np.float64(most) - np.float64(least)
         if between > gap:
-            worst, gap, extremes = g, between, others
-    return worst, _first(s, SAME, bars[0], worst, extremes[1], extremes[0]), gap
+            worst, gap, top, block = g, between, most, there
+    return worst, _first(s, bars[0], worst, block, top), gap
 
 
 @njit(inside=True)
@@ -249,17 +259,15 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
         `gap` is the KKT gap within the set at the end; `unbounded` says that a step without curvature met no bound.
     """
     q = len(s)
-    kind = s.dtype.type
-    bars = np.full((n_groups, q), LEAST), np.full((n_groups, q), MOST), np.full((n_groups, q), kind(np.inf))
     diagonal, alone = np.empty_like(s), np.empty(q)
     for t in range(q):
         alone[t] = unit * K[t, t] if own is None else own[t]
         diagonal[t] = alone[t] + ridge[t]
-        _set_bars(t, codes[t], diagonal, beta, lo, hi, bars)
     if q <= SHORT:
+        bars = _bars(codes, n_groups, diagonal, beta, lo, hi, KEYS)
         return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit)
-    starts = _blocks_that_move(lo, hi)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit, FURTHER, starts)
+    bars, starts = _bars(codes, n_groups, diagonal, beta, lo, hi, SCORES), _blocks_that_move(lo, hi)
+    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit, FURTHER, ASKED, starts)
 
 
 @njit(makes_arrays=True)
@@ -276,8 +284,8 @@ def _blocks_that_move(lo, hi):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, unit, factor, starts):  # type: ignore[no-untyped-def]
-    """The steps of `solve_pairs`, block by block."""
+def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, unit, factor, asked, starts):  # type: ignore[no-untyped-def]
+    """The steps of `solve_pairs`, block by block; of one group the gap is asked for after every `asked` of them."""
     kind, n_iter = s.dtype.type, 0
     g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, bars, starts)
     while gap > tol and n_iter < max_iter:
@@ -285,10 +293,13 @@ def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, u
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
-        _set_bars(i, g, diagonal, beta, lo, hi, bars)
-        _set_bars(j, g, diagonal, beta, lo, hi, bars)
-        g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, bars, starts)
+        _set_bars(i, g, diagonal, beta, lo, hi, bars, SCORES)
+        _set_bars(j, g, diagonal, beta, lo, hi, bars, SCORES)
         n_iter += 1
+        if len(bars[0]) == 1 and n_iter % asked and n_iter < max_iter:
+            i = _step_and_largest(s, kind(unit * step), K, i, j, bars[0], starts)
+        else:
+            g, i, gap = _step_and_worst(s, kind(unit * step), K, i, j, bars, starts)
     return n_iter, max(gap, 0.0), False
 
 
@@ -340,8 +351,8 @@ def _solve_short(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, 
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, 1.0)
         if step == np.inf:
             return n_iter, gap, True
-        _set_bars(i, g, diagonal, beta, lo, hi, bars)
-        _set_bars(j, g, diagonal, beta, lo, hi, bars)
+        _set_bars(i, g, diagonal, beta, lo, hi, bars, KEYS)
+        _set_bars(j, g, diagonal, beta, lo, hi, bars, KEYS)
         g, i, gap = _step_and_worst_pair(s, kind(unit * step), K, i, j, bars)
         n_iter += 1
     return n_iter, max(gap, 0.0), False
