@@ -31,6 +31,7 @@ from svmcore.passes.proof.compensated import (
 )
 from svmcore.points import Extent, Floats, Moments, Points, Rows
 from svmcore.points.fine import FINE_FEATURES
+from svmcore.points.taken import taken
 from svmcore.runtime.threads import split_range
 
 __all__ = ["ExactKernel"]
@@ -95,7 +96,7 @@ class ExactKernel:
         return idx if self.at is None else self.at[idx]
 
     def _all(self) -> Rows:
-        return self.X if self.at is None else self.X[self.at]
+        return self.X if self.at is None else taken(self.X, self.at)
 
     @cached_property
     def _given(self) -> Points:
@@ -120,9 +121,9 @@ class ExactKernel:
     def prepared(self, idx: Any) -> Points:
         """Rows `idx`, ready to be given to `block` and `product` in place of their indices."""
         if isinstance(self.kernel, Precomputed):
-            return self.kernel.prepare(self.X[self._at(idx)])
+            return self.kernel.prepare(taken(self.X, self._at(idx)))
         if not self._given.on_lattice:
-            return self._as_float64(self.X[self._at(idx)])
+            return self._as_float64(taken(self.X, self._at(idx)))
         return self._given.take(idx) if self._given.values.exact else self._refined(idx)
 
     def _refined(self, idx: Any) -> Points:
@@ -322,7 +323,7 @@ class ExactKernel:
         return lambda X, out: power_outputs(X, Z, coef, about, gamma, coef0, *form, out)
 
     def _dense(self, rows: Any) -> Floats:
-        X = self.X[self._at(rows)]
+        X = taken(self.X, self._at(rows))
         return np.ascontiguousarray(X.toarray() if sparse.issparse(X) else X)
 
     # ---- how it is done
@@ -355,7 +356,7 @@ class ExactKernel:
         out = np.empty(len(rows))
 
         def apply(first: int, last: int) -> None:
-            X = self.X[self._at(rows[first:last])]
+            X = taken(self.X, self._at(rows[first:last]))
             if sparse.issparse(X):
                 outputs_of_csr(X.data, X.indices, X.indptr, high, low, out[first:last])
             else:
@@ -369,7 +370,7 @@ class ExactKernel:
         high, low = np.zeros(self.X.shape[1]), np.zeros(self.X.shape[1])
         for first in range(0, len(columns), 64 * CHUNK):
             some = slice(first, first + 64 * CHUNK)
-            X = self.X[self._at(columns[some])]
+            X = taken(self.X, self._at(columns[some]))
             if sparse.issparse(X):
                 weights_of_csr(X.data, X.indices, X.indptr, coef[some], high, low)
             else:

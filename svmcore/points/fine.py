@@ -28,6 +28,7 @@ from svmcore.points.byte_products import (
     right_rows,
 )
 from svmcore.points.lattice import Codes
+from svmcore.points.taken import taken
 from svmcore.runtime.compiled import njit, njit_sums
 from svmcore.runtime.threads import split_range
 
@@ -128,8 +129,8 @@ class FineCodes:
         return dict(dataclasses.replace(self).__dict__)
 
     def __getitem__(self, rows: Any) -> "FineCodes":
-        digits = tuple(digit[rows] for digit in self.digits)
-        return FineCodes(self.coarse[rows], digits, self.steps, self.missed[rows], self.norms[rows])
+        digits = tuple(taken(digit, rows) for digit in self.digits)
+        return FineCodes(taken(self.coarse, rows), digits, self.steps, self.missed[rows], self.norms[rows])
 
 
 def refine(X: Any, rows: Any, corner: Any, codes: Codes) -> FineCodes:

@@ -27,6 +27,7 @@ from svmcore.points.byte_products import (
     right_bits,
     right_rows,
 )
+from svmcore.points.taken import taken
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
@@ -86,7 +87,8 @@ class Codes:
     def __getitem__(self, rows: Any) -> "Codes":
         whole = (self, rows.start or 0) if isinstance(rows, slice) and rows.step is None else None
         part_of = whole if whole is not None and whole[1] >= 0 and whole[1] % COLUMNS == 0 else None
-        return Codes(self.bytes[rows], self.n_features, self.step, self.deviation, self.exact, self.binary, part_of)
+        some = taken(self.bytes, rows)
+        return Codes(some, self.n_features, self.step, self.deviation, self.exact, self.binary, part_of)
 
     @cached_property
     def left(self) -> LeftSide:

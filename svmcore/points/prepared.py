@@ -22,6 +22,7 @@ from svmcore.points.byte_products import MOST_FEATURES, is_fast
 from svmcore.points.fine import FINE_FEATURES, FineCodes, fine_products, refine
 from svmcore.points.lattice import Codes, encode, encode_alike, integer_products, nearest, of_bytes
 from svmcore.points.moments import Extent, Floats, Moments, empty_moments, moments_of, scaled_moments
+from svmcore.points.taken import taken
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
@@ -147,10 +148,10 @@ class Points:
             return given
         X, rows = (X, np.arange(X.shape[0])[rows]) if _is_plain(X) else (_as_dense(X[rows]), np.arange(len(given)))
         if given.n_features > FINE_FEATURES:
-            return cls._prepare_dense(X[rows], given.centre, np.float64)
+            return cls._prepare_dense(taken(X, rows), given.centre, np.float64)
         values = refine(X, rows, given.centre, given.values)
         centred = bool(given.centre.any())
-        moments = moments_of(X[rows], given.centre) if centred else given.moments  # without an offset: 0
+        moments = moments_of(taken(X, rows), given.centre) if centred else given.moments  # without an offset: 0
         return cls(values, moments._replace(norm2=values.norm2), given.centre)
 
     @property
@@ -220,7 +221,7 @@ class Points:
 
     def take(self, idx: Any) -> "Points":
         """Rows `idx` (an index array or a slice), with their norms; a slice of dense rows copies nothing."""
-        return Points(self.values[idx], self.moments.take(idx), self.centre, self.extent)
+        return Points(taken(self.values, idx), self.moments.take(idx), self.centre, self.extent)
 
     def rows(self, start: int, stop: int) -> "Points":
         """Rows start ... stop - 1."""

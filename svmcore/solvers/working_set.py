@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from svmcore.passes.steps.working_set import mirror_rows
+from svmcore.passes.steps.working_set import mirror_rows, widen_rows
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.runtime.memory import empty
@@ -58,10 +58,9 @@ class WorkingSet:
         return entries[: side * (side + PADDING)].reshape(side, side + PADDING)
 
     def _widen(self, count: int) -> None:
-        """Go on in a square of `count` rows: those that there are move apart, the last one first."""
-        q, narrow, self.square = len(self.members), self.square, self._of_side(count)
-        for row in range(q - 1, 0, -1):
-            self.square[row, :q] = narrow[row, :q]
+        """Go on in a square of `count` rows: those that there are move apart."""
+        narrow, self.square = self.square, self._of_side(count)
+        widen_rows(narrow, self.square, len(self.members))
 
     def refine(self) -> None:
         """Have the square in the type of K from now on, where it is in whole numbers of 16 bits."""

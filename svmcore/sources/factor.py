@@ -5,6 +5,7 @@ import numpy as np
 from svmcore.kernels.linear import Linear
 from svmcore.passes.proof.compensated import outputs_of_csr, outputs_of_dense, weights_of_csr, weights_of_dense
 from svmcore.points import Floats, Moments, Points, Rows
+from svmcore.points.taken import taken
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import Factor, Source
 from svmcore.sources.computed import ComputedColumns
@@ -26,7 +27,7 @@ class FactorRows(ComputedColumns):
 
     def take(self, rows: Floats) -> "FactorRows":
         """Some of the rows."""
-        return FactorRows(self.map.rows[rows])
+        return FactorRows(taken(self.map.rows, rows))
 
     def factor(self) -> Factor:
         """The rows."""

@@ -19,6 +19,7 @@ from svmcore.passes.kernel.row_products import (
     square_lengths,
 )
 from svmcore.points import Floats, Rows
+from svmcore.points.taken import taken
 from svmcore.runtime.threads import split_range
 
 __all__ = ["RowMap"]
@@ -79,7 +80,7 @@ class RowMap:
         """As `take`, and side by side in memory where they are few, for those who go over them many times."""
         at = self.at[rows]
         few = PACKED * len(at) <= self.rows.shape[0]
-        return RowMap(self.rows[at], self.centre, None, self.constant) if few else self.take(rows)
+        return RowMap(taken(self.rows, at), self.centre, None, self.constant) if few else self.take(rows)
 
     def dense(self, start: int = 0, stop: int | None = None) -> Floats:
         """Rows start ... stop - 1 of G, (stop - start, r) float64."""

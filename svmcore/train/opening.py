@@ -10,6 +10,7 @@ from svmcore.kernels import Precomputed
 from svmcore.kernels.exact import ExactKernel
 from svmcore.kernels.precomputed import is_psd
 from svmcore.points import Floats, Rows
+from svmcore.points.taken import taken
 from svmcore.sources import ComputedColumns, LinearRows, PairGrams, ResidentGram, Source, resident_gram
 from svmcore.train.posing.plan import ALONE, EXACT_ROWS, SMALL_BYTES, Plan, cached, choose_plan
 from svmcore.train.posing.posed import Posed
@@ -70,7 +71,7 @@ def _linear_rows(posed: Posed) -> Opened:
 def _computed(posed: Posed, dtype: DTypeLike) -> ComputedColumns:
     """K of the rows, in columns; of many rows no copy is kept."""
     kernel, (rows, at) = posed.recipe.served, _rows_of_exact(posed)
-    points = kernel.prepare_gram(rows if at is None else rows[at], dtype)
+    points = kernel.prepare_gram(rows if at is None else taken(rows, at), dtype)
     return ComputedColumns(kernel, points, dtype, ExactKernel(kernel, rows, like=points, at=at))
 
 

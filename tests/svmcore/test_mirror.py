@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from svmcore.passes.matrix.mirror import write_mirrored
-from svmcore.passes.steps.working_set import mirror_rows
+from svmcore.passes.steps.working_set import mirror_rows, widen_rows
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (16, 16), (15, 17), (33, 100), (64, 48)])
@@ -42,3 +42,14 @@ def test_mirror_rows__writes_the_columns_of_rows_wherever_they_are(places, dtype
     np.testing.assert_array_equal(square[:40, :40], K)
     assert np.isnan(square[40:]).all()
     assert np.isnan(square[:, 40:]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+@pytest.mark.parametrize(("q", "longer"), [(40, 41), (40, 60), (40, 100), (1, 60)])
+def test_widen_rows__keeps_each_row_where_old_and_new_ones_overlap(q, longer, dtype):
+    memory = np.zeros(q * longer, dtype)
+    narrow, wide = memory[: q * q].reshape(q, q), memory.reshape(q, longer)
+    before = np.random.default_rng(q).integers(1, 60_000, (q, q)).astype(dtype)
+    narrow[:] = before
+    widen_rows(narrow, wide, q)
+    np.testing.assert_array_equal(wide[:, :q], before)

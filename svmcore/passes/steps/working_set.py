@@ -7,7 +7,7 @@ from svmcore.points import Floats
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
-__all__ = ["count_free", "count_wanting", "extremes", "mirror_rows", "moving", "violators"]
+__all__ = ["count_free", "count_wanting", "extremes", "mirror_rows", "moving", "violators", "widen_rows"]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
 
@@ -68,6 +68,15 @@ def moving(s, beta, lo, hi, reach):  # type: ignore[no-untyped-def]
         found[n] = i
         n += (beta[i] < hi[i] and s[i] > -reach) or (beta[i] > lo[i] and s[i] < reach)
     return found[:n]
+
+
+@njit(makes_arrays=True)
+def widen_rows(narrow, wide, q):  # type: ignore[no-untyped-def]
+    """wide[r, c] = narrow[r, c] for r, c < q, in one memory, the rows of `wide` being longer: the last one first."""
+    row = np.empty(q, narrow.dtype)
+    for r in range(q - 1, 0, -1):
+        row[:] = narrow[r, :q]
+        wide[r, :q] = row
 
 
 def mirror_rows(square: Floats, places: Floats, q: int) -> None:

@@ -17,6 +17,7 @@ from svmcore.kernels.base import Kernel
 from svmcore.passes.matrix.gather import part_of
 from svmcore.points import Floats, Rows
 from svmcore.points.identical import ENTRIES, Merged, entries_hash, merge_rows
+from svmcore.points.taken import taken
 from svmcore.runtime.memory import empty
 
 __all__ = ["Distinct", "by_code", "distinct_rows", "merge_precomputed", "shared"]
@@ -51,7 +52,7 @@ class Distinct:
         """The distinct rows in order, about four megabytes at a time: nobody holds a copy of them all."""
         step = max(1, (1 << 19) // max(1, self.given.shape[1]))
         at = np.arange(self.given.shape[0]) if self.at is None else self.at
-        return (self.given[at[start : start + step]] for start in range(0, len(at), step))
+        return (taken(self.given, at[start : start + step]) for start in range(0, len(at), step))
 
     def take(self, rows: Floats) -> Rows:
         """Some of the distinct rows, a copy in memory that was touched before, if there is any."""
