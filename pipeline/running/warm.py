@@ -67,6 +67,7 @@ def _fit_small() -> None:
         SVC(kernel=kernel).fit(X, y).decision_function(X)
         SVC(kernel=kernel).fit(wide, wide[:, 0] > 0.0)
     SVC().fit(wide[:300].round(3), y.repeat(2))
+    SVC().fit(wide[:600], wide[:600, 0] > 0.0)
     SVC().fit(np.abs(X * 9.0).astype(np.uint8), y > 0)
     SVC().fit(csr_array(np.maximum(X, 0.0)), y > 0)
     SVC(kernel="precomputed").fit(wide @ wide.T, wide[:, 0] > 0.0)
@@ -83,7 +84,8 @@ def _fit_large() -> None:
     pixels = (60 * signs + 128).astype(np.float32) / np.float32(255)
     noisy = signs + 0.3 * rng.normal(size=signs.shape)
     y = signs[:, 0] * signs[:, 1] + 0.5 * signs[:, 2] > 0.0
-    for rows in (noisy[:, :16], noisy, signs, pixels):
+    marks = (rng.random((MANY, 123)) < 0.1).astype(np.float64)
+    for rows in (noisy[:, :16], noisy, signs, pixels, marks):
         SVC(cache_size=MEGABYTES).fit(rows, y)
         SVC(cache_size=MEGABYTES, tol=0.1).fit(rows, rng.random(MANY) > 0.5)
 

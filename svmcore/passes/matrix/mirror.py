@@ -20,6 +20,9 @@ SIDE = 16  # of a square: a row of float32 is a cache line, and a register
 
 def write_mirrored(tile: Floats, out: Floats, lower_only: bool) -> None:
     """out[c, r] = tile[r, c], or only below the diagonal."""
+    if 1 in tile.shape and not lower_only:  # to numba a single row is of another type, which it would compile for
+        out[...] = tile.T
+        return
     in_lines = tile.dtype == out.dtype and all(side.strides[1] == side.itemsize for side in (tile, out))
     _write_mirrored(tile, out, lower_only, tile.itemsize if in_lines else 0)
 

@@ -32,18 +32,20 @@ def test_runs__are_configs(name):
 
 
 FIRST_FIT = """
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from svmcore.estimator import SVC
 X, y = load_iris(return_X_y=True)
 SVC().fit(X, y).predict(X)
 SVC(kernel="linear").fit(X[:100], y[:100])
 SVC(kernel="precomputed").fit(X @ X.T, y)
+X, y = load_breast_cancer(return_X_y=True)
+SVC().fit(X, y)  # K of float64 in more than one tile
 """
 FIRST_LARGE_FITS = """
 import numpy as np
 from svmcore.estimator import SVC
 rng = np.random.default_rng(3)
-for p, kinds in ((8, 1), (60, 1), (60, 2)):
+for p, kinds in ((8, 1), (60, 1), (60, 2), (123, 2)):
     X = rng.normal(size=(20_000, p)).astype(np.float32)
     X = X if kinds == 1 else (X > 0.5).astype(np.float32)
     y = X[:, 0] + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=len(X)) > 0.0
