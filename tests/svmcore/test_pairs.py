@@ -355,3 +355,20 @@ def test_solve_pairs__of_whole_numbers_takes_the_steps_of_the_numbers_that_they_
         found.append((*told, beta.tobytes(), s.tobytes()))
     assert found[0] == found[1]
     assert found[0][0] > 30
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf], ids=str)
+def test_solve_pairs__a_score_that_is_no_number_ends_a_long_set(number, groups, dtype):
+    """Steps on it would go on for as many as are allowed; here it may move, and overflows after the first."""
+    q = 300
+    K, y = np.eye(q, dtype=dtype), np.where(np.arange(q) % 4 < 2, 1.0, -1.0)
+    K[:, 5] = K[5] = np.inf
+    for s in (np.where(np.arange(q) == 7, number, y), y):
+        told = solve_pairs(
+            K, np.zeros(q), s.astype(dtype), np.zeros(q), -np.ones(q), np.ones(q), np.arange(q, dtype=np.int8) % groups,
+            groups, 1e-3, 10**6, 1.0, np.ones(q),
+        )  # fmt: skip
+        assert told[0] <= 400
+        assert not told[1] <= 1e-3

@@ -256,7 +256,8 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
     Returns
     -------
     (n_iter, gap, unbounded)
-        `gap` is the KKT gap within the set at the end; `unbounded` says that a step without curvature met no bound.
+        `gap` is the KKT gap within the set at the end, which is no number where a score is none; `unbounded` says that
+        a step without curvature met no bound.
     """
     q = len(s)
     diagonal, alone = np.empty_like(s), np.empty(q)
@@ -290,6 +291,8 @@ def _solve_long(K, ridge, s, beta, lo, hi, diagonal, own, bars, tol, max_iter, u
     g, i, gap = _step_and_worst(s, kind(0), K, 0, 0, bars, starts)
     while gap > tol and n_iter < max_iter:
         j = _best_gain(K, i, s, diagonal, g, bars[2], kind(2.0 * unit), starts)
+        if not abs(s[i] - s[j]) < np.inf:  # what overflowed is no number, which no maximum tells
+            return n_iter, np.nan, False
         step = _move(i, j, unit * K[i, j], own, ridge, s, beta, lo, hi, factor)
         if step == np.inf:
             return n_iter, gap, True
