@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from svmcore.passes.matrix.gather import gather_square
-from svmcore.passes.steps.working_set import extremes, violators
+from svmcore.passes.steps.working_set import extremes, hidden, how_far, violators
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
 from svmcore.sources import RunningProduct
@@ -90,11 +90,7 @@ def behind(part: Part, multipliers: Floats) -> Floats:
 
     Below 0 it wants to move.
     """
-    grows, shrinks = part.beta < part.hi, part.beta > part.lo
-    score = part.score - np.append(multipliers, 0.0)[part.codes]
-    far = np.where(grows, -score, np.where(shrinks, score, np.inf))
-    far[grows & shrinks] = -np.inf
-    return far
+    return np.asarray(how_far(*part[:4], part.codes, np.append(multipliers, 0.0)))
 
 
 def _both(part: Part, outside: Floats, ends: tuple[float, float], half: int) -> Floats:
@@ -140,11 +136,7 @@ class WorkingSetState(ABC):
     def importance(self, idx: Floats) -> Floats:
         """How much each variable is worth keeping in the set: infinite if free, else the violation a bound hides."""
         part = self.part(idx)
-        ends = np.array(self.ends())[part.codes]
-        grows, shrinks = part.beta < part.hi, part.beta > part.lo
-        worth = np.where(grows & shrinks, np.inf, -np.inf)
-        worth = np.where(grows & ~shrinks, part.score - ends[:, 1], worth)
-        return np.where(shrinks & ~grows, ends[:, 0] - part.score, worth)
+        return np.asarray(hidden(*part[:4], part.codes, np.array(self.ends())))
 
     @abstractmethod
     def part(self, idx: Floats) -> Part:

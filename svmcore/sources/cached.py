@@ -170,7 +170,7 @@ class CachedColumns(Source):
 
     def leave(self, idx: Floats) -> None:
         """Write over these before others, if nobody else asks for them."""
-        if self._of_one:
+        if self._of_one and self.n_held:
             self.used[self.slot_of[idx][self.held(idx)]] = -IDLE  # idle at the next lookup, and longer than any other
 
     def lookup(self, idx: Floats) -> Lookup:
