@@ -15,17 +15,16 @@ import numpy as np
 
 from svmcore.points.tile_products import (
     BYTES,
-    LINE,
     PANELS,
     TILE,
     LeftTiles,
     add_on_tiles,
-    aligned,
     has_tiles,
     left_tiles,
     set_on_tiles,
 )
 from svmcore.points.word_products import BITS, LANES, ROWS, SIGNED, UNSIGNED, add_on_words, instruction, set_on_words
+from svmcore.runtime.aligned import LINE, aligned
 from svmcore.runtime.compiled import njit
 
 __all__ = [

@@ -18,16 +18,15 @@ from numba import types
 from numba.extending import intrinsic
 
 from svmcore.errors import Unsupported
+from svmcore.runtime.aligned import aligned
 from svmcore.runtime.compiled import njit
 
 __all__ = [
     "BYTES",
-    "LINE",
     "PANELS",
     "TILE",
     "LeftTiles",
     "add_on_tiles",
-    "aligned",
     "has_tiles",
     "left_tiles",
     "set_on_tiles",
@@ -35,7 +34,6 @@ __all__ = [
 
 TILE = 16  # rows of a register, and columns of its 32-bit sums
 BYTES = 64  # of a row of a register
-LINE = 64  # bytes of a cache line: a row of a register that lies across two takes twice the time
 PANELS = 3  # registers of sums beside each other
 LEFT, RIGHT = PANELS, PANELS + 1  # the first register of each side
 FEATURES = {"amx-tile", "amx-int8"}
@@ -109,14 +107,6 @@ def left_tiles(rows: Any, sign: int) -> LeftTiles:
     starts = aligned((tiles, TILE, TILE), np.int32)
     _lay(rows, np.uint8(sign), laid, starts)
     return LeftTiles(laid, starts)
-
-
-def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array whose first number begins a cache line; not set."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
-    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def set_on_tiles(left: LeftTiles, panels: Any, out: Any) -> None:

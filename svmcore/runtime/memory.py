@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from svmcore.runtime.aligned import aligned, entries_of
+
 __all__ = ["empty", "release"]
 
 LEAST = 1 << 20  # bytes from which an array is worth keeping
@@ -81,7 +83,7 @@ class _Pool:
         if fits:
             return self.free.pop(min(fits, key=lambda place: self.free[place].nbytes)).memory
         self.free = [kept for kept in self.free if 8 * kept.nbytes < n_bytes or n_bytes < kept.nbytes <= STAYS]
-        return np.empty(n_bytes, np.uint8)
+        return aligned(n_bytes, np.uint8)
 
     def _watch(self) -> None:
         self._watched = True
@@ -117,14 +119,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> Any:
-    """As `numpy.empty`, C-contiguous.
+    """As `numpy.empty`, C-contiguous, from the beginning of a line of the cache on.
 
     >>> empty((2, 3), np.float32).shape
     (2, 3)
     """
-    kind, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
+    kind, size = np.dtype(dtype), entries_of(shape)
     if size * kind.itemsize < LEAST:
-        return np.empty(shape, kind)
+        return aligned(shape, kind)
     return _pools[0].empty(size, kind).reshape(shape)
 
 

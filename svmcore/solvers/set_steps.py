@@ -15,6 +15,7 @@ from svmcore.passes.steps.pairs import solve_pairs
 from svmcore.passes.steps.working_set import moving
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.runtime.aligned import pitch
 from svmcore.runtime.memory import empty
 from svmcore.solvers.base import Solver
 from svmcore.solvers.interior.iterate import Dense, minimise
@@ -115,7 +116,7 @@ class SetSteps:
         if places is None and square.dtype == dtype:
             return square, unit
         places = np.arange(len(every)) if places is None else places
-        K = empty((len(places), len(places)), dtype)
+        K = empty((len(places), pitch(len(places), dtype)), dtype)
         gather_square(square, places, places, K)
         return K, unit
 

@@ -5,6 +5,7 @@ import numpy as np
 from svmcore.passes.steps.working_set import mirror_rows, widen_rows
 from svmcore.points import Floats
 from svmcore.qp import SignedQP
+from svmcore.runtime.aligned import pitch
 from svmcore.runtime.memory import empty
 from svmcore.squares import coarse_unit, squares
 from svmcore.state import MemoryState, WorkingSetState
@@ -12,7 +13,7 @@ from svmcore.state import MemoryState, WorkingSetState
 __all__ = ["LARGEST", "PADDING", "ROOM", "WholeSet", "WorkingSet"]
 
 LARGEST = 8192  # variables of a set where nobody asks for more
-PADDING = 16  # keeps a column of the square from falling into one set of the cache
+PADDING = 32  # entries that a row of the square has more at most
 ROOM = 2048  # variables that a set may have however few of them are free: the square of more is far from the core, so
 # that it is in 16 bits where more may move
 FAR_ROOM = 4096  # where a round costs messages fewer rounds are worth a larger square
@@ -55,7 +56,8 @@ class WorkingSet:
             side += side // 2
         side = min(side, self.capacity)
         entries = self._memory.view(self.qp.source.dtype if self.state.unit is None else np.uint16)
-        return entries[: side * (side + PADDING)].reshape(side, side + PADDING)
+        width = pitch(side, entries.dtype)
+        return entries[: side * width].reshape(side, width)
 
     def _widen(self, count: int) -> None:
         """Go on in a square of `count` rows: those that there are move apart."""

@@ -14,6 +14,7 @@ from svmcore.passes.kernel.differences import SUMMED_FLOAT32
 from svmcore.passes.kernel.lines import place_rows
 from svmcore.passes.matrix.columns import add_block, weighted
 from svmcore.points import Floats, Points
+from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import split_range
 from svmcore.sources.base import CHUNK, Factor, Source
 
@@ -178,7 +179,8 @@ class ComputedColumns(Source):
         memory = np.empty((0 if self.computes_anew else CHUNK, SUMMED), self.dtype)
         for lo in range(0, sums.shape[2], SUMMED):
             hi = min(lo + SUMMED, sums.shape[2])
-            rows, near = block(start + lo, start + hi), np.zeros((*sums.shape[:2], hi - lo))
+            rows, near = block(start + lo, start + hi), empty((*sums.shape[:2], hi - lo), sums.dtype)
+            near[:] = 0.0
             for add in adders:
                 add(rows, memory, near)
             sums[:, :, lo:hi] = near

@@ -8,6 +8,7 @@ import pytest
 
 from svmcore import RBF, ComputedColumns, Monitor, ResidentGram, Status
 from svmcore.runtime import memory
+from svmcore.runtime.aligned import LINE
 from svmcore.shards.state import ShardedState
 from svmcore.solvers import rounds, set_steps, working_set
 from svmcore.solvers.smo import SMO
@@ -245,6 +246,7 @@ def test_working_set__of_a_large_program_is_in_units_until_it_is_refined(monkeyp
             members, q = working.members, len(working.members)
             square = working.square[:q, :q]
             assert square.dtype == np.uint16
+            assert {row.ctypes.data % LINE for row in square} == {0}
             assert np.abs(square - units[np.ix_(members, members)]).max() <= 1
             np.testing.assert_array_equal(square, square.T)
         working.release()
@@ -259,6 +261,7 @@ def test_working_set__of_a_large_program_is_in_units_until_it_is_refined(monkeyp
         working.makes_room(q)
         working.admit(np.flatnonzero(working.outside)[:count])
     assert working.square.dtype == np.float32
+    assert {row.ctypes.data % LINE for row in working.square} == {0}
     moves = np.arange(qp.m) < 16
     few = dataclasses.replace(qp, lo=np.where(moves, qp.lo, 0.0), hi=np.where(moves, qp.hi, 0.0))
     assert WorkingSet(MemoryState(few, np.zeros(qp.m)), few, 40).square.dtype == np.float32

@@ -12,6 +12,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from svmcore.points import Floats
+from svmcore.runtime.aligned import LINE
 from svmcore.runtime.compiled import njit_fused
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 STREAMED = 1 << 22  # bytes from the first row of a block to its last, beyond which no second-level cache holds it
-LINE, LANES = 64, 16  # bytes and float32 values of a cache line
+LANES = LINE // 4  # float32 values of a cache line
 INT64, LINE_OF_FLOATS = ir.IntType(64), ir.VectorType(ir.FloatType(), LANES)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from svmcore.passes.steps.box import far_step
 from svmcore.passes.steps.ends import larger, smaller
 from svmcore.passes.steps.entries import difference
+from svmcore.runtime.aligned import full_lines
 from svmcore.runtime.compiled import njit, njit_fused
 from svmcore.runtime.prefetch import ask_for
 
@@ -69,9 +70,9 @@ def _set_bars(i, g, own, beta, lo, hi, bars, ends):  # type: ignore[no-untyped-d
 
 @njit(makes_arrays=True)
 def _bars(codes, n_groups, own, beta, lo, hi, ends):  # type: ignore[no-untyped-def]
-    """`bars` (n_groups, q) of all rows: none counts in another group than its own."""
-    shape = n_groups, len(beta)
-    bars = np.full(shape, ends[0]), np.full(shape, ends[1]), np.full(shape, own.dtype.type(np.inf))
+    """`bars` (n_groups, at least q) of all rows: none counts in another group than its own."""
+    shape, inf = (n_groups, len(beta)), own.dtype.type(np.inf)
+    bars = full_lines(*shape, ends[0]), full_lines(*shape, ends[1]), full_lines(*shape, inf)
     for t in range(len(beta)):
         _set_bars(t, codes[t], own, beta, lo, hi, bars, ends)
     return bars
@@ -268,7 +269,13 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
         bars = _bars(codes, n_groups, diagonal, beta, lo, hi, KEYS)
         return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit)
     bars, starts = _bars(codes, n_groups, diagonal, beta, lo, hi, SCORES), _blocks_that_move(lo, hi)
-    return _solve_long(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit, FURTHER, ASKED, starts)
+    near = full_lines(1, q, s[0])[0, :q]
+    near[:] = s
+    found = _solve_long(
+        K, ridge, near, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit, FURTHER, ASKED, starts
+    )
+    s[:] = near
+    return found
 
 
 @njit(makes_arrays=True)
