@@ -50,7 +50,7 @@ def pitch(count: int, dtype: DTypeLike) -> int:
 @njit(makes_arrays=True)
 def full_lines(n, m, value):  # type: ignore[no-untyped-def]
     """(n, at least m) of the type of `value`, and full of it: each row begins with a line."""
-    entries = LINE // np.full(1, value).itemsize
+    entries = LINE // np.full(1, value).itemsize  # to numba a number has no size
     width = (m + entries - 1) // entries * entries
     memory = np.full(n * width + entries, value)
     first = -memory.ctypes.data % LINE // memory.itemsize

@@ -269,7 +269,7 @@ def solve_pairs(K, ridge, s, beta, lo, hi, codes, n_groups, tol, max_iter, unit=
         bars = _bars(codes, n_groups, diagonal, beta, lo, hi, KEYS)
         return _solve_short(K, ridge, s, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit)
     bars, starts = _bars(codes, n_groups, diagonal, beta, lo, hi, SCORES), _blocks_that_move(lo, hi)
-    near = full_lines(1, q, s[0])[0, :q]
+    near = full_lines(1, q, s[0])[0, :q]  # each step reads and writes all of it
     near[:] = s
     found = _solve_long(
         K, ridge, near, beta, lo, hi, diagonal, alone, bars, tol, max_iter, unit, FURTHER, ASKED, starts

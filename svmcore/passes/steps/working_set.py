@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 ENTRIES = 1 << 18  # of a square that are worth a thread of their own
-HELD = 32  # entries of 16 bits that are a line of a cache
+HELD = 32  # rows of a square that are mirrored while a line of each newcomer is near: of 16 bits it has so many entries
 
 
 @njit
