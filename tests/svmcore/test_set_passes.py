@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from svmcore.passes.steps.working_set import count_free, extremes, hidden, how_far, moving, violators
@@ -23,6 +23,7 @@ def arrays(variables):
     return s, beta, lo, hi, outside, codes
 
 
+@settings(deadline=None)  # the first example may compile
 @given(st.lists(VARIABLE, max_size=70))
 def test_passes__are_what_they_say(variables):
     s, beta, lo, hi, outside, _ = arrays(variables)
@@ -38,6 +39,7 @@ def test_passes__are_what_they_say(variables):
     assert count_free(beta, lo, hi) == np.count_nonzero(grows & shrinks)
 
 
+@settings(deadline=None)  # the first example may compile
 @given(st.lists(VARIABLE, max_size=70))
 def test_distances_from_moving__by_the_group_of_each(variables):
     s, beta, lo, hi, _, codes = arrays(variables)
