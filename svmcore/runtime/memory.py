@@ -23,7 +23,8 @@ SLACK = 1.25  # a kept block serves what is smaller by this factor at most,
 SPARE = 1 << 25  # or by so many bytes
 STAYS = 9 << 25  # bytes up to which a block too large for what is asked waits for its next use: it is wanted in turn,
 # as is the memory of a working set
-IDLE = 10.0  # seconds after which what nobody uses is given back
+IDLE = 60.0  # seconds after which what nobody uses is given back: who looks at an answer and fits again finds the same
+# pages; on a virtual machine whose host takes pages back a fit's 30 MB cost 25 to 60 ms to have again
 
 
 class _Block:
