@@ -28,7 +28,8 @@ QUARTER = 4  # one row of so many is a sample
 ROUGH = 1e-2  # tol of a sample, at least
 PRECISION = 0.01  # of the gap over all rows, to which a stage solves: the next one changes it anyway,
 WORTH = 50  # times tol, below which it is solved to tol at once
-SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, the nearest to it
+SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, the nearest to it;
+SHARED = 1.25  # and where several look at all rows at once: what a missed row costs then is less
 MOST = 0.6  # of the rows; where more violate, all are looked at
 STAGES = 8  # after which all are
 FETCHED = 3  # columns for each support vector of a sample that a solve on all rows asks for:
@@ -52,10 +53,13 @@ class Shrinking:
     ----------
     tol, aim
         What the last stage is solved to, and the gap over all rows that ends the solve.
+    together
+        Whether a look at all rows is made for several programs at once.
     """
 
-    def __init__(self, rounds: Rounds, tol: float, aim: float, monitor: Monitor) -> None:
+    def __init__(self, rounds: Rounds, tol: float, aim: float, monitor: Monitor, together: bool = False) -> None:
         self.rounds, self.tol, self.aim, self.monitor = rounds, tol, aim, monitor
+        self.share = SHARED if together else SHARE
 
     def solve(self, qp: SignedQP, beta: Floats, score: Floats | None, n_iter: int) -> Outcome:
         """Solve `qp` from `beta` (m,), whose scores may be known, until all rows are within the aim."""
@@ -73,7 +77,7 @@ class Shrinking:
             gap = gap_of(ends_of(_whole(qp, at), len(qp.groups.sums)))
             if at.status is not Status.CONVERGED or (gap <= self.aim and at.served is not None):
                 return at
-            rows = _nearest(qp, at)
+            rows = _nearest(qp, at, self.share)
             if len(rows) > MOST * qp.m:
                 break
             precise = PRECISION * gap
@@ -111,7 +115,7 @@ class Shrinking:
         if qp.m < LEAST:
             return self.rounds(qp, np.zeros(qp.m), None, self._apart, n_iter, tol)
         at = _looked_at(qp, self._sampled(qp, n_iter))
-        rows = _nearest(qp, at)
+        rows = _nearest(qp, at, self.share)
         return _put(at, rows, self._on(qp, rows, at, tol))
 
     def _on(self, qp: SignedQP, rows: Floats, at: Outcome, tol: float) -> Outcome:
@@ -168,12 +172,12 @@ def _violate(at: Outcome, far: Floats) -> Floats:
     return (far <= 0.0) | (at.beta != 0.0)
 
 
-def _nearest(qp: SignedQP, at: Outcome) -> Floats:
-    """Rows that are not 0 or violate, and about as many that are the nearest to it; ascending."""
+def _nearest(qp: SignedQP, at: Outcome, share: float) -> Floats:
+    """Rows that are not 0 or violate, and those nearest to it, `share` times as many in all; ascending."""
     far = _behind(qp, at)
     wanted = int(np.count_nonzero(_violate(at, far)))
     far[at.beta != 0.0] = -np.inf
-    count = max(wanted, min(int(SHARE * wanted), int(MOST * qp.m)), LEAST // QUARTER)
+    count = max(wanted, min(int(share * wanted), int(MOST * qp.m)), LEAST // QUARTER)
     return np.arange(qp.m) if count >= qp.m else np.sort(np.argpartition(far, count - 1)[:count])
 
 

@@ -71,7 +71,9 @@ class SMO(Solver):
 
     def _solve(self, qp: SignedQP, beta: Floats, score: Floats | None, monitor: Monitor, n_iter: int) -> Outcome:
         if can_shrink(qp):
-            return Shrinking(self._rounds, self.tol, _aim(qp, self.tol), monitor).solve(qp, beta, score, n_iter)
+            together = qp.source.shares_passes
+            shrinking = Shrinking(self._rounds, self.tol, _aim(qp, self.tol), monitor, together)
+            return shrinking.solve(qp, beta, score, n_iter)
         return self._rounds(qp, beta, score, monitor, n_iter, self.tol)
 
     def shares(self, qp: SignedQP) -> int:

@@ -79,7 +79,9 @@ def solved(source, codes, threads):
 # ---- answers
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 26])
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit, early, counted):
+def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit, early, counted, monkeypatch):
+    """Where each leaves out as many rows as it does alone."""
+    monkeypatch.setattr(shrinking, "SHARED", shrinking.SHARE)
     X, codes = images()
     source = columns_of(X, limit=limit)
     assert source.shares == (4 if limit > 1 << 20 else 1)
@@ -96,6 +98,18 @@ def test_answers__are_those_of_each_alone_bit_for_bit_and_proved(threads, limit,
         assert certify(program(K), found.beta).kkt_gap <= 1.1e-3
     assert sum(programs == CLASSES for programs, _, _ in counted) > 1
     assert sum(columns for _, columns, _ in counted) < 0.8 * sum(wanted for _, _, wanted in counted)
+
+
+@pytest.mark.parametrize("share", [1.0, 1.05, 1.25])
+def test_answers__rows_that_were_missed_join(share, early, monkeypatch):
+    """With hardly a row but those that violate, the first guess is not enough."""
+    monkeypatch.setattr(shrinking, "SHARED", share)
+    X, codes = images(seed=2)
+    K = ResidentGram(KERNEL(X, X))
+    for program, found in zip(programs(codes), solved(columns_of(X), codes, 2), strict=True):
+        assert found.status is Status.CONVERGED
+        assert certify(program(K), found.beta).kkt_gap <= 1.1e-3
+        assert found.certificate.dual == pytest.approx(solve(K, program).certificate.dual, rel=1e-4)
 
 
 @pytest.mark.parametrize("changed", [{"n_jobs": 1}, {"n_jobs": 2}, {"n_jobs": None}, {"verbose": True}], ids=str)
