@@ -85,7 +85,8 @@ def _fit_large() -> None:
     noisy = signs + 0.3 * rng.normal(size=signs.shape)
     y = signs[:, 0] * signs[:, 1] + 0.5 * signs[:, 2] > 0.0
     marks = (rng.random((MANY, 123)) < 0.1).astype(np.float64)
-    for rows in (noisy[:, :16], noisy, signs, pixels, marks):
+    dark = np.hstack([pixels, pixels]) * (rng.random((MANY, 80)) < 0.2)
+    for rows in (noisy[:, :16], noisy, signs, pixels, dark.astype(np.float32), marks):
         SVC(cache_size=MEGABYTES).fit(rows, y)
         SVC(cache_size=MEGABYTES, tol=0.1).fit(rows, rng.random(MANY) > 0.5)
 

@@ -26,7 +26,7 @@ from svmcore.runtime.threads import one_blas_thread
 __all__ = ["BLOCK", "ROWS", "Outputs"]
 
 ROWS, WIDTH = 192, 512  # of a tile of kernel values: 400 or 800 KB, which stay in the second-level cache
-FINE_WIDTH = 10 * COLUMNS  # the same in whole tiles of byte products
+FINE_WIDTH = 5 * COLUMNS  # the same in whole tiles of byte products
 LONGER = 8  # times as wide, and as low, is a tile of sparse rows, each of which is read once for all its columns
 BLOCK = 5 * ROWS  # of a tile of few support vectors, and of what a thread does at a time
 QUICK_BLOCKS, QUICK_ENTRIES = 8, 1 << 24  # at a time, where a block is sooner told than prepared; and their entries

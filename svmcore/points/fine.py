@@ -208,7 +208,7 @@ class LeftDigits(NamedTuple):
         return cls((k, *digits), k.plain)
 
     def take(self, rows: slice) -> "LeftDigits":
-        """Rows from a multiple of 16 on."""
+        """Rows from a multiple of WINDOW on, to another or to the last."""
         return LeftDigits(tuple(part.take(rows) for part in self.parts), self.plain.take(rows))
 
 
@@ -225,7 +225,7 @@ class RightDigits(NamedTuple):
         return cls(right_rows(k), tuple(right_rows(part, signed=True) for part in (k, *codes.digits)))
 
     def take(self, rows: slice) -> "RightDigits":
-        """Rows from a multiple of 48 on."""
+        """Rows from a multiple of COLUMNS on."""
         return RightDigits(self.plain.take(rows), tuple(part.take(rows) for part in self.parts))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from svmcore.points.alike import ranked
 from svmcore.points.byte_products import (
     COLUMNS,
     MOST_FEATURES,
@@ -28,6 +29,7 @@ from svmcore.points.byte_products import (
     right_rows,
 )
 from svmcore.points.taken import taken
+from svmcore.points.tile_products import has_tiles
 from svmcore.runtime.compiled import njit
 from svmcore.runtime.threads import split_range
 
@@ -109,6 +111,11 @@ class Codes:
     def right_bits(self) -> RightRows:
         """As `right`, of rows that are `binary`."""
         return self._within("right_bits") or right_bits(self.bytes)
+
+    @cached_property
+    def ranks(self) -> Any | None:
+        """Of the rows (n,), near each other where tiles of both leave out most; None where nothing is won."""
+        return None if self.binary or has_tiles() else ranked(self.bytes.view(np.uint32))
 
     def _within(self, side: str) -> RightRows | None:
         """That side of more rows, as far as it is of these; None where these are no part of any."""

@@ -27,6 +27,7 @@ Adder = Callable[[Points, Floats, Floats], None]  # of rows (m), memory for valu
 ANEW = 8 * CHUNK  # columns whose values are summed together where none is stored
 VALUES = 1 << 15  # of these that are worth a thread of their own, which may begin at any of so many
 LINES = 64  # rows
+MANY = 1 << 15  # rows, of whose columns it pays to ask which are alike
 SUMMED = 6 * CHUNK  # rows whose values are summed together: 1.5 MB of float32, which the second-level cache holds
 
 
@@ -153,14 +154,24 @@ class ComputedColumns(Source):
         return sums
 
     def _adders(self, idx: Floats, weights: Floats) -> list[Adder]:
-        """What adds some of the columns each; those with a plus first where there is one sum: they are faster apart."""
-        if self.computes_anew and len(weights) == 1:
-            below = weights[0] < 0.0
-            first = np.concatenate([np.flatnonzero(~below), np.flatnonzero(below)])
+        """What adds some of the columns each, in an order in which they are faster."""
+        first = self._first(idx, weights)
+        if first is not None:
             idx, weights = idx[first], weights[:, first]
         step = ANEW if self.computes_anew else CHUNK
         parts = [slice(start, start + step) for start in range(0, len(idx), step)]
         return [self._adder(self.of_columns(idx[part]), weights[:, part].copy()) for part in parts]
+
+    def _first(self, idx: Floats, weights: Floats) -> Floats | None:
+        """The order of columns: those with a plus first where there is one sum; bytes that are 0 in the same words."""
+        if self.computes_anew:
+            return np.argsort(weights[0] < 0.0, kind="stable") if len(weights) == 1 else None
+        return None if self._ranks is None else np.argsort(self._ranks[idx])
+
+    @cached_property
+    def _ranks(self) -> Floats | None:
+        """Of all rows, where there are many: then it pays that columns of a kind are computed together."""
+        return self.points.values.ranks if self.n >= MANY and self.points.on_lattice else None
 
     def _adder(self, left: Points, weights: Floats) -> Adder:
         """What adds columns of `left` at some rows to sums (k, 2, m)."""

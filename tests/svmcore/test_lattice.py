@@ -18,6 +18,7 @@ from svmcore.kernels.base import blocks
 from svmcore.points import byte_products as bytes_module
 from svmcore.points import prepared, tile_products
 from svmcore.points.byte_products import (
+    COLUMNS,
     HEIGHT,
     LeftRows,
     add_byte_products,
@@ -29,6 +30,7 @@ from svmcore.points.byte_products import (
     right_rows,
 )
 from svmcore.points.lattice import Codes, encode, encode_alike, integer_products
+from svmcore.points.word_products import ROWS, WINDOW
 from svmcore.train import Recipe, train
 
 RNG = np.random.default_rng(0)
@@ -88,7 +90,7 @@ def test_byte_products__are_those_of_integers(n, m, p, seed, top):
 
 @pytest.mark.usefixtures("each_way")
 @settings(max_examples=60, deadline=None)
-@given(n=st.integers(1, 40), m=st.integers(1, 60), p=st.integers(1, 40), seed=st.integers(0, 99))
+@given(n=st.integers(1, 300), m=st.integers(1, 110), p=st.integers(1, 40), seed=st.integers(0, 99))
 def test_byte_products__leave_out_what_is_zero_on_the_left_and_take_parts(n, m, p, seed):
     rng = np.random.default_rng(seed)
     A, B = (rng.integers(0, 256, (k, 4 * p)).astype(np.uint8) for k in (n, m))
@@ -96,13 +98,23 @@ def test_byte_products__leave_out_what_is_zero_on_the_left_and_take_parts(n, m, 
     A[rng.random(n) < 0.5] = 0
     left, right = left_rows(A), right_rows(B, signed=True)
     if isinstance(left, LeftRows):
-        tiles = np.add.reduceat(A.reshape(n, p, 4).any(axis=2).astype(int), np.arange(0, n, 8), axis=0)
-        assert len(left.at) == np.count_nonzero(tiles)
+        there = np.zeros((left.height, p), bool)
+        there[:n] = A.reshape(n, p, 4).any(axis=2)
+        rows = left.places + np.arange(left.height) // WINDOW * WINDOW
+        assert len(left.at) == np.count_nonzero(there[rows].reshape(-1, ROWS, p).any(axis=1))
     memory = np.empty(products_size(n, m), np.int32)
-    for first in range(0, n, 16):
-        some = slice(first, min(first + 16, n))
+    for first in range(0, n, WINDOW):
+        some = slice(first, min(first + WINDOW, n))
         found = byte_products(left.take(some), right, memory)[: some.stop - first, :m]
         np.testing.assert_array_equal(found, A[some].astype(int) @ B.T.astype(int))
+
+
+def test_left_rows__parts_are_whole_windows():
+    left = left_bits(np.ones((2 * WINDOW + 5, 8), np.uint8))
+    assert [left.take(slice(*part)).height for part in ((0, WINDOW), (WINDOW, 2 * WINDOW + 5))] == [WINDOW, WINDOW + 8]
+    for start, stop in ((16, WINDOW), (0, 16), (WINDOW, 2 * WINDOW - 4)):
+        with pytest.raises(ValueError, match=f"whole windows of {WINDOW} rows; given {start} to {stop}"):
+            left.take(slice(start, stop))
 
 
 @pytest.mark.usefixtures("each_way")
@@ -112,19 +124,19 @@ def test_add_byte_products__are_of_bytes_with_a_sign_on_the_left(n, m, p, seed):
     rng = np.random.default_rng(seed)
     A, B = (rng.integers(0, 256, (k, 4 * p)).astype(np.uint8) for k in (n, m))
     A[rng.random((n, 4 * p)) < 0.7] = 128  # stands for 0
-    out = np.full((-(-n // HEIGHT) * HEIGHT, -(-m // 48) * 48), 5, np.int32)
+    out = np.full((-(-n // HEIGHT) * HEIGHT, -(-m // COLUMNS) * COLUMNS), 5, np.int32)
     add_byte_products(left_rows(A, signed=True), right_rows(B), out)
     np.testing.assert_array_equal(out[:n, :m], 5 + (A.astype(int) - 128) @ B.T.astype(int))
 
 
 @settings(max_examples=60, deadline=None)
-@given(n=st.integers(1, 40), m=st.integers(1, 110), p=st.integers(1, 90), seed=st.integers(0, 99), rare=st.booleans())
+@given(n=st.integers(1, 300), m=st.integers(1, 110), p=st.integers(1, 90), seed=st.integers(0, 99), rare=st.booleans())
 def test_products_of_bits__are_those_of_integers_and_take_parts(n, m, p, seed, rare):
     rng = np.random.default_rng(seed)
     A, B = ((rng.random((k, p)) < (0.05 if rare else 0.7)).astype(np.uint8) for k in (n, m))
     left, right, memory = left_bits(A), right_bits(B), np.empty(products_size(n, m), np.int32)
-    for first in range(0, n, 16):
-        some = slice(first, min(first + 16, n))
+    for first in range(0, n, WINDOW):
+        some = slice(first, min(first + WINDOW, n))
         found = byte_products(left.take(some), right, memory)[: some.stop - first, :m]
         np.testing.assert_array_equal(found, A[some].astype(int) @ B.T.astype(int))
 
@@ -191,7 +203,7 @@ def test_has_tiles__not_where_the_system_keeps_them(monkeypatch):
 
 def test_codes__parts_in_whole_tiles_share_what_was_arranged_for_all():
     codes = encode(PIXELS)[1]
-    for part, first in ((codes[96:200], 96 // 16), (codes[96:200][48:90], 144 // 16)):
+    for part, first in ((codes[96:290], 96 // 16), (codes[96:290][96:180], 192 // 16)):
         assert np.shares_memory(part.right.panels, codes.right.panels)
         np.testing.assert_array_equal(part.right.panels, codes.right.panels[first : first + len(part.right.panels)])
     for part in (codes[10:90], codes[-48:], codes[::2], codes[[0, 1]]):

@@ -19,10 +19,11 @@ from svmcore.points import Floats, Points, inner_products
 from svmcore.points.byte_products import COLUMNS, byte_products, products_size
 from svmcore.points.fine import products_of, scales_of
 from svmcore.points.lattice import sides
+from svmcore.points.word_products import WINDOW
 
 __all__ = ["GRAIN", "Blocks", "Distances", "FineProducts", "Products", "Tiles"]
 
-ROWS, WIDTH = 8 * COLUMNS, 10 * COLUMNS  # of a tile of numbers, 1.5 MB of float64: whole tiles of byte products
+ROWS, WIDTH = 3 * WINDOW, 5 * COLUMNS  # of a tile of numbers, 1.5 MB of float64: whole tiles of byte products
 GRAIN = ROWS  # of a range: to ask for tiles of fewer took a third of the time
 
 
