@@ -189,9 +189,9 @@ def _strips(n: int, on_diagonal: bool) -> list[tuple[slice, int]]:
     A @ A.T, which is far slower where rows are powers of two long.
 
     >>> _strips(512, True)
-    [(slice(0, 240, None), 0), (slice(240, 512, None), 192)]
+    [(slice(0, 288, None), 0), (slice(288, 512, None), 192)]
     """
-    half = n // 2 // COLUMNS * COLUMNS  # packed rows are taken from there on without packing them again
+    half = round(n / (2 * COLUMNS)) * COLUMNS  # packed rows are taken from there on without packing them again
     if not on_diagonal or n <= FEW:
         return [(slice(0, n), 0)]
     return [(slice(0, half), 0), (slice(half, n), half - COLUMNS)]
