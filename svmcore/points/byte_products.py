@@ -35,8 +35,9 @@ from svmcore.points.word_products import (
     instruction,
     set_on_words,
 )
-from svmcore.runtime.aligned import LINE, aligned
+from svmcore.runtime.aligned import LINE
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.memory import empty
 
 __all__ = [
     "COLUMNS",
@@ -149,7 +150,7 @@ def left_bits(rows: Any) -> LeftRows:
 def right_bits(rows: Any) -> RightRows:
     """Rows of uint8 that are 0 or 1 as the right side, for a left side of bits."""
     packed = _packed(rows)
-    panels = aligned((-(-len(rows) // COLUMNS) * PANELS, packed.shape[1] // 4, LANES), np.uint32)
+    panels = empty((-(-len(rows) // COLUMNS) * PANELS, packed.shape[1] // 4, LANES), np.uint32)
     _pack(packed.view(np.uint32), np.uint32(0), panels)
     return RightRows(panels)
 
@@ -175,7 +176,7 @@ def right_rows(rows: Any, signed: bool = False) -> RightRows:
     """Rows of uint8, their width a multiple of 4, as the right side; if `signed`, a byte k stands for k - 128."""
     columns, steps = -(-len(rows) // COLUMNS) * COLUMNS, rows.shape[1] // 4
     whole = -(-rows.shape[1] // BYTES) * (BYTES // 4) if has_tiles() else steps
-    panels = aligned((columns // LANES, whole, LANES), np.uint32)
+    panels = empty((columns // LANES, whole, LANES), np.uint32)
     _pack(rows.view(np.uint32), np.uint32(SIGN if signed else 0), panels)
     return RightRows(panels)
 

@@ -31,6 +31,7 @@ from svmcore.points.byte_products import (
 from svmcore.points.taken import taken
 from svmcore.points.tile_products import has_tiles
 from svmcore.runtime.compiled import njit
+from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import split_range
 
 __all__ = ["LEVELS", "Codes", "encode", "encode_alike", "integer_products", "nearest", "of_bytes", "sides"]
@@ -176,10 +177,11 @@ def of_bytes(rows: Any, step: float) -> Codes:
 
 def _coded(X: Any, corner: Any, step: float, span: float) -> Codes | None:
     n, p = X.shape
-    written = np.zeros((n, -(-p // 4) * 4), np.uint8)
+    written = empty((n, -(-p // 4) * 4), np.uint8)
     found = [0.0]
 
     def part(lo: int, hi: int) -> None:
+        written[lo:hi, p:] = 0
         found.append(_encode(X[lo:hi], corner, step, ROUNDING * span, written[lo:hi]))
 
     split_range(n, part, least=1024)

@@ -83,7 +83,7 @@ class _Pool:
         ]
         if fits:
             return self.free.pop(min(fits, key=lambda place: self.free[place].nbytes)).memory
-        self.free = [kept for kept in self.free if 8 * kept.nbytes < n_bytes or n_bytes < kept.nbytes <= STAYS]
+        self.free = [kept for kept in self.free if _stays(kept.nbytes, n_bytes)]
         return aligned(n_bytes, np.uint8)
 
     def _watch(self) -> None:
@@ -105,6 +105,11 @@ class _Pool:
         with self._lock:
             self._collect()
             self.free = []
+
+
+def _stays(kept: int, n_bytes: int) -> bool:
+    """Whether a free block of `kept` bytes stays where a fresh one of `n_bytes` is made: it is of another size."""
+    return 8 * kept < n_bytes or n_bytes < kept <= STAYS or 8 * n_bytes < kept
 
 
 _pools = [_Pool()]

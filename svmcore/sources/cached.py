@@ -66,15 +66,20 @@ class CachedColumns(Source):
                 f"the column cache needs at least two columns, 2 x {column_bytes / 1e6:.1f} MB; "
                 f"the limit is {limit_bytes / 1e6:.1f} MB: raise cache.limit or use fewer rows"
             )
-        if memory is None:  # pages are touched only as columns arrive
-            memory = empty(self.capacity * self.n, self.dtype)
-        self.arena = memory[: self.capacity * self.n].reshape(self.capacity, self.n)
+        self._memory = memory
         self.slot_of = np.full(source.n_columns, -1, dtype=np.int64)
         self.column_in = np.full(self.capacity, -1, dtype=np.int64)
         self.used = np.zeros(self.capacity, dtype=np.int64)
         self.clock = 0
         self.n_held = 0
         self._borrower: weakref.ref[CachedColumns] | None = None
+
+    @property
+    def arena(self) -> Floats:
+        """Memory (capacity, n) for columns, taken when it is first asked for; pages are touched as columns arrive."""
+        if self._memory is None:
+            self._memory = empty(self._capacity * self.n, self.dtype)
+        return self._memory[: self._capacity * self.n].reshape(self._capacity, self.n)
 
     @property
     def capacity(self) -> int:
@@ -224,17 +229,17 @@ class CachedColumns(Source):
         """A cache of the source on the rows `rows` alone, in the memory of this one while this one is empty."""
         self._reclaim()
         lends = self.n_held == 0
-        limit = min(self.arena.nbytes, len(rows) ** 2 * self.dtype.itemsize) + (self._scratch_bytes or 0)
+        limit = self.dtype.itemsize * min(self.capacity * self.n, len(rows) ** 2) + (self._scratch_bytes or 0)
         memory = self.arena.reshape(-1) if lends else None
         taken = CachedColumns(self.source.take(rows), limit, memory, self._scratch_bytes, of_one=True)
         self._borrower = weakref.ref(taken) if lends else None
         return taken
 
     def _reclaim(self) -> None:
-        """Memory that was lent is ours again: its borrower goes on with memory of its own, empty."""
+        """Memory that was lent is ours again: its borrower has none until it wants a column, and goes on empty."""
         borrower = self._borrower() if self._borrower is not None else None
         self._borrower = None
         if borrower is not None:
             borrower._reclaim()
-            borrower.arena = empty(borrower.arena.shape, borrower.dtype)
+            borrower._memory = None
             borrower.slot_of[:], borrower.column_in[:], borrower.n_held = -1, -1, 0

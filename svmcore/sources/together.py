@@ -13,7 +13,6 @@ from typing import ClassVar, TypeVar
 
 from svmcore.errors import Unsupported
 from svmcore.points import Floats
-from svmcore.runtime.memory import empty
 from svmcore.runtime.threads import Turns, side_by_side
 from svmcore.sources.base import CHUNK, Source
 from svmcore.sources.cached import CachedColumns
@@ -157,9 +156,7 @@ class _Share(CachedColumns):
         try:
             return passes.outputs(self, coef)
         finally:
-            memory = _popped(passes.spare)
-            memory = empty(self.capacity * self.n, self.dtype) if memory is None else memory
-            self.arena = memory.reshape(self.capacity, self.n)
+            self._memory = _popped(passes.spare)
 
     def by_sign(self, idx: Floats, weights: Floats, most: int = CHUNK) -> tuple[Floats, Floats]:
         """As the source's, for itself."""
@@ -191,8 +188,9 @@ class _Share(CachedColumns):
 
     def _lay_down(self) -> None:
         self._reclaim()
-        self._passes.spare.append(self.arena.reshape(-1))
-        self.arena = self.arena[:0]
+        if self._memory is not None:
+            self._passes.spare.append(self._memory)
+            self._memory = None
 
 
 def _popped(spare: list[Floats]) -> Floats | None:

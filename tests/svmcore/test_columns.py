@@ -11,7 +11,7 @@ from svmcore.errors import InvalidProblem, MemoryLimit
 from svmcore.passes.matrix.columns import add_columns_by_sign
 from svmcore.solvers import rounds
 from svmcore.solvers.smo import SMO
-from svmcore.sources import matvec
+from svmcore.sources import cached, matvec
 from svmcore.sources.base import matvec_and_sizes
 from svmcore.sources.cached import IDLE
 from svmcore.sources.resident import fill_grams
@@ -161,6 +161,19 @@ def test_take__lends_memory_that_its_owner_may_want_back():
     for _ in range(2):
         assert np.allclose(part.columns(np.arange(20)), K[np.ix_(rows[:20], rows)])
         assert np.allclose(inner.columns(np.arange(5)), K[np.ix_(rows[:5], rows[:5])])
+
+
+def test_take__has_no_memory_that_it_does_not_use(monkeypatch):
+    """Whose memory its owner has taken back asks for some when it wants a column again, not before."""
+    asked = []
+    monkeypatch.setattr(cached, "empty", lambda *of: asked.append(of) or np.empty(*of))
+    whole, rows = source("cached-all", np.float64), np.arange(0, 90, 2)
+    part = whole.take(rows)
+    part.columns(np.arange(20))
+    whole.columns(np.arange(60))
+    assert len(asked) == 1
+    assert np.allclose(part.columns(np.arange(20)), K[np.ix_(rows[:20], rows)])
+    assert len(asked) == 2
 
 
 def test_take__of_what_was_lent_is_lent_with_it():

@@ -96,6 +96,17 @@ def test_empty__arrays_of_two_sizes_in_turn_find_their_memory_again(monkeypatch)
     assert address(empty(SIZE, np.float32)) in places[0]
 
 
+def test_empty__a_large_block_stays_where_a_far_smaller_one_is_made(monkeypatch):
+    """Columns of a fit are not given back for the rows of its model: the next fit wants both again."""
+    monkeypatch.setattr(memory, "STAYS", SIZE)
+    large = empty(64 * SIZE, np.float32)
+    place = address(large)
+    del large
+    small = empty(SIZE, np.float32)
+    assert address(empty(64 * SIZE, np.float32)) == place
+    assert address(small) != place
+
+
 def test_empty__keeps_no_more_than_was_asked_for_last():
     for size in (SIZE, 2 * SIZE, 4 * SIZE, 8 * SIZE):
         array = empty(size, np.float32)

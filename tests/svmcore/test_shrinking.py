@@ -282,13 +282,13 @@ def test_solve__where_served_values_are_what_is_meant_a_look_has_columns_of_all_
 
 
 def test_solve__stages_have_one_memory_for_their_columns(early, monkeypatch):
-    """That of the whole, which is lent to one after the other: none is given memory of its own by who comes next."""
+    """That of the whole, which is lent to one after the other: none has memory of its own."""
     X, y = rows()
     source, asked = columns_of(X, dtype=np.float32), []
     monkeypatch.setattr(cached, "empty", lambda *of: asked.append(of) or np.empty(*of))
     monkeypatch.setattr(shrinking, "PRECISION", 0.1)
     assert SMO().solve(classification(source, y, 5.0)).status is Status.CONVERGED
-    assert not asked
+    assert asked == [(source.capacity * source.n, np.float32)]
 
 
 def test_can_shrink__needs_columns_that_are_computed_and_a_program_that_begins_at_zero():

@@ -141,7 +141,7 @@ def test_memory__of_those_who_wait_is_for_those_who_compute(early, monkeypatch):
     arenas, rest = [], together._Share._lay_down
 
     def count(self):
-        arenas.append(self.arena.ctypes.data)
+        arenas.append(self._memory.ctypes.data)
         rest(self)
 
     monkeypatch.setattr(together._Share, "_lay_down", count)
