@@ -105,7 +105,7 @@ class Rounds:
             first = self.qp.likely
         elif len(first) > ROOM:
             first = self._free_of(first)
-        fits = 0 < len(first) <= min(ROOM, self._capacity // 2)  # then most of them will move
+        fits = 0 < len(first) <= self._capacity // 2  # then most of them will move
         return self._set_of(first if fits else first[:0])
 
     def _set_of(self, members: Floats) -> WorkingSet:

@@ -27,6 +27,7 @@ LEAST = 4096  # rows from which it pays
 QUARTER = 4  # one row of so many is a sample
 ROUGH = 1e-2  # tol of a sample, at least
 PRECISION = 0.01  # of the gap over all rows, to which a stage solves: the next one changes it anyway,
+QUICK = 0.04  # where values are computed anew: a look at all rows then costs less than the steps that would save it,
 WORTH = 50  # times tol, below which it is solved to tol at once
 SHARE = 2.0  # times the rows that are not 0 or violate: so many are looked at, the nearest to it;
 SHARED = 1.25  # and where several look at all rows at once: what a missed row costs then is less
@@ -80,7 +81,7 @@ class Shrinking:
             rows = _nearest(qp, at, self.share)
             if len(rows) > MOST * qp.m:
                 break
-            precise = PRECISION * gap
+            precise = (QUICK if qp.source.computes_anew else PRECISION) * gap
             at = self._stage(qp, rows, at, precise if precise >= WORTH * self.tol else self.tol)
         return self._on_all(qp, at)
 

@@ -291,6 +291,25 @@ def test_solve__stages_have_one_memory_for_their_columns(early, monkeypatch):
     assert asked == [(source.capacity * source.n, np.float32)]
 
 
+@pytest.mark.parametrize(("p", "told_by"), [(4, "QUICK"), (40, "PRECISION")], ids=["computed anew", "of products"])
+def test_solve__a_stage_is_as_precise_as_a_look_at_all_rows_is_dear(p, told_by, early, monkeypatch):
+    X, y = rows()
+    wide = np.hstack([X, 0.01 * np.random.default_rng(1).normal(size=(N, p - 4))])
+    aims, on_rows = [], SMO._rounds
+    monkeypatch.setattr(SMO, "_rounds", lambda self, *of: (aims.append(of[-1]), on_rows(self, *of))[1])
+
+    def rough_stages(quick, precise):
+        monkeypatch.setattr(shrinking, "QUICK", quick)
+        monkeypatch.setattr(shrinking, "PRECISION", precise)
+        aims.clear()
+        found = SMO().solve(classification(columns_of(wide, dtype=np.float32), y, 5.0))
+        assert found.status is Status.CONVERGED
+        return sum(aim > SMO().tol and aim != shrinking.ROUGH for aim in aims)
+
+    counts = rough_stages(0.2, 1e-9), rough_stages(1e-9, 0.2)
+    assert [count > 0 for count in counts] == [told_by == "QUICK", told_by == "PRECISION"]
+
+
 def test_can_shrink__needs_columns_that_are_computed_and_a_program_that_begins_at_zero():
     X, y = rows(shrinking.LEAST)
     qp = classification(columns_of(X), y, 1.0)

@@ -224,6 +224,23 @@ def test_smo__a_set_grows_until_it_holds_the_free_variables(bias, monkeypatch):
     assert grown.certificate.dual == pytest.approx(roomy.certificate.dual, rel=1e-9)
 
 
+def test_rounds__of_a_large_support_begin_with_its_free_variables(monkeypatch):
+    """However many these are, as long as half of a set holds them: nearly all of them will move."""
+    X, y = problems.overlapping()
+    qp = classification(ResidentGram(X @ X.T + np.eye(len(y))), y, C=0.3)
+    before = SMO().solve(qp).beta
+    free = np.flatnonzero((before > qp.lo) & (before < qp.hi))
+    assert np.count_nonzero(before) > len(free) > 4
+    monkeypatch.setattr(rounds, "WHOLE", 0)
+    monkeypatch.setattr(rounds, "ROOM", 4)
+    monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
+    came, admit = [], WorkingSet.admit
+    monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (came.append(idx), admit(self, idx))[1])
+    found = SMO(tol=1e-9).solve(qp, before)
+    assert found.status is Status.CONVERGED
+    np.testing.assert_array_equal(came[0], free)
+
+
 # ---- squares of 16 bits
 def of_values(n=90, **more):
     """A program on float32 values of RBF, and the same values in whole numbers of its unit."""
