@@ -236,7 +236,7 @@ def test_rounds__of_a_large_support_begin_with_its_free_variables(monkeypatch):
     monkeypatch.setattr("svmcore.solvers.row_steps.MOST", 0)
     came, admit = [], WorkingSet.admit
     monkeypatch.setattr(WorkingSet, "admit", lambda self, idx: (came.append(idx), admit(self, idx))[1])
-    found = SMO(tol=1e-9).solve(qp, before)
+    found = SMO(tol=1e-9, newcomers=2).solve(qp, before)  # else all that violate are the free ones, and come at once
     assert found.status is Status.CONVERGED
     np.testing.assert_array_equal(came[0], free)
 
