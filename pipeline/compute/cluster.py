@@ -32,6 +32,7 @@ __all__ = ["open_workers"]
 
 CONNECT_SECONDS = 12.0  # an address that does not answer is an error within 15 s
 QUEUE_SECONDS = 900.0  # a factory's workers may first wait in a batch system's queue
+LOST_WORKER = "distributed.deploy.lost-worker-timeout"
 
 
 @contextlib.contextmanager
@@ -78,10 +79,15 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
     """Start one-thread worker processes on this host; they end with this process, even when it is killed.
 
     Keys made for this cluster, in memory alone, encrypt it: another user of the host can reach its ports, and no more.
+    A worker that was ended is started again, however long that takes: Dask looks once, after 15 s, and gives up
+    for good a worker that is not there at that moment, also one that was back and was ended again.
     """
+    import dask
+
     environment = dict(os.environ)
     with (
         main_stays_here(),
+        dask.config.set({LOST_WORKER: "1 day"}),
         _local_cluster(options.get("workers") or n_cores()) as cluster,
         _client(cluster, "the local cluster") as client,
     ):

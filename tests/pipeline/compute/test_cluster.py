@@ -80,6 +80,20 @@ def test_local__its_scratch_files_are_for_this_user_alone(two_workers):
         assert private.stat().st_uid == os.getuid()
 
 
+def test_local__a_worker_that_is_gone_while_dask_looks_is_started_again():
+    """Dask looks after 15 s unless it is told otherwise; here at once, when no worker can be there again."""
+    import dask
+
+    early = dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"})
+    with early, open_workers({"kind": "local", "workers": 2}) as workers:
+        victim = next(iter(workers.client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        end = time.monotonic() + 60
+        while len(set(workers.client.run(os.getpid, on_error="ignore").values()) - {victim}) < 2:
+            assert time.monotonic() < end, "nobody took its place"
+            time.sleep(0.1)
+
+
 @pytest.mark.parametrize(
     "name",
     ["os.system", "subprocess.Popen", "distributed_evil.Cluster", "distributed.Client", "distributed.utils.sync"],
