@@ -31,7 +31,7 @@ KEYS, SCORES = (LEAST, MOST), (np.float32(-np.inf), np.float32(np.inf))  # what 
 BLOCK = 256
 ASKED = 8  # steps of a long set after which the gap is asked for: the scan for what may shrink is an eighth of all, and
 # up to seven steps more than were asked for gain what any do
-AHEAD = 512  # entries of a row that are asked for before the scan comes to them,
+AHEAD = 1024  # entries of a row that are asked for before the scan comes to them,
 NEAR = 1536  # where a scan is longer than that: a shorter one is of what the second-level cache holds
 LINE = 64  # bytes
 NOWHERE = np.int32(BLOCK)  # in a block
