@@ -72,12 +72,17 @@ def _ratios(records: Sequence[Record]) -> list[Record]:
     for loss in LOSSES:
         for name, holds in _SIZES.items():
             group = [r for r in both if parts_of(r)["loss"] == loss and holds(r)]
-            for kernels, chosen in (("all", KERNELS), ("rbf, poly, sigmoid", ("rbf", "poly", "sigmoid"))):
+            for kernels, chosen in _KERNELS_TIMED.items():
                 times = [r for r in group if parts_of(r)["kernel"] in chosen]
                 rows.append({"loss": loss, "rows": name, "kernels": kernels, **_quantiles(times)})
     return [row for row in rows if row["problems"]]
 
 
+_KERNELS_TIMED = {
+    "all": KERNELS,
+    "linear, rbf, poly": ("linear", "rbf", "poly"),
+    "rbf, poly, sigmoid": ("rbf", "poly", "sigmoid"),
+}
 _SIZES: dict[str, Callable[[Record], bool]] = {
     f"below {SMALL_ROWS}": lambda record: record["n"] < SMALL_ROWS,
     f"{SMALL_ROWS} and more": lambda record: record["n"] >= SMALL_ROWS,
