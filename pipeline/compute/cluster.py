@@ -80,7 +80,8 @@ def _local(options: dict[str, Any]) -> Iterator[Any]:
 
     Keys made for this cluster, in memory alone, encrypt it: another user of the host can reach its ports, and no more.
     A worker that was ended is started again, however long that takes: Dask looks once, after 15 s, and gives up
-    for good a worker that is not there at that moment, also one that was back and was ended again.
+    for good a worker that is not there at that moment, also one that was back and was ended again. Clusters of a batch
+    system keep that: a job that is gone does not come back, and is to be asked for anew.
     """
     import dask
 

@@ -304,6 +304,13 @@ def test_a_profile__counts_who_is_within_a_factor():
     assert at[1000.0] == pytest.approx([1.0, 2 / 3])
 
 
+def test_times__are_told_of_each_group_of_kernels_by_itself():
+    cases = {"linear": 0.01, "rbf": 0.02, "poly": 0.03, "sigmoid": 0.04, "precomputed-rbf": 0.05}
+    records = [record(case=f"iris/raw/{k}/hinge/C=1/equal", ours__cpu_seconds=s) for k, s in cases.items()]
+    found = {row["kernels"]: (row["problems"], row["median"]) for row in summaries.summary(records)["ratios"]}
+    assert found == {"all": (5, 1.5), "linear, rbf, poly": (3, 1.0), "rbf, poly, sigmoid": (3, 1.5)}
+
+
 def test_the_page__is_written_from_the_summary(tmp_path):
     found = summaries.summary([record(), record(claims__kkt_gap=0.0), record(ours__cpu_seconds=0.5)])
     assert found["verdicts"]["false gap"] == 1

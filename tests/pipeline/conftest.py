@@ -27,10 +27,7 @@ def cluster_of_two():
 
 @pytest.fixture
 def two_workers(cluster_of_two):
-    """Both answer: a test before may have ended one, which the scheduler counts a moment longer than it lives.
-
-    Where the machine is busy Dask has once taken two minutes to start another in its place.
-    """
+    """Both answer: a test before may have ended one, which the scheduler counts a moment longer than it lives."""
     client, end = cluster_of_two.client, time.monotonic() + PATIENCE
     while len(client.run(os.getpid, on_error="ignore")) < 2:
         assert time.monotonic() < end, "a worker that was ended was not replaced"
